@@ -1,0 +1,96 @@
+"""The one door to the compiler: `njit` here is the only way anything in lpsim is compiled.
+
+Numba stamps a cached function with the modification time of the *one* file it stands in. An edit in
+`core/` would leave callers in other files serving old bits from their caches. So every cache entry
+is stamped with a digest of the whole package: any edit anywhere recompiles. Where no directory can be
+written (a read-only installation and no home), functions are compiled afresh in every process.
+"""
+
+import functools
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import numba
+from numba.core import caching
+
+PACKAGE = Path(__file__).parent
+
+
+@functools.cache
+def package_digest() -> str:
+    """SHA-256 over every source file and coefficient table of the package, names included."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix == ".py" or (path.suffix == ".json" and path.parent.name == "data"):
+            digest.update(str(path.relative_to(PACKAGE)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False
+
+
+@functools.cache
+def cache_directory() -> Path | None:
+    """First writable of $NUMBA_CACHE_DIR, the package's own __pycache__, the user's cache; or None."""
+    candidates = [PACKAGE / "__pycache__"]
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        candidates.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
+    user_cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if os.path.isabs(user_cache):  # without a home directory "~" stays as it is
+        candidates.append(Path(user_cache))
+    for candidate in candidates:
+        directory = candidate / "lpsim"
+        if _writable(directory):
+            return directory
+    return None
+
+
+class _PackageLocator(caching._CacheLocator):
+    """Tells Numba where a function's cache lies and what makes it stale."""
+
+    def __init__(self, py_func):
+        self._disambiguator = f"{py_func.__module__}-{py_func.__code__.co_firstlineno}"
+
+    def get_cache_path(self):
+        return str(cache_directory())
+
+    def ensure_cache_path(self):
+        os.makedirs(self.get_cache_path(), exist_ok=True)
+
+    def get_source_stamp(self):
+        return package_digest()
+
+    def get_disambiguator(self):
+        return self._disambiguator
+
+    @classmethod
+    def from_function(cls, py_func, py_file):
+        return cls(py_func)
+
+
+class _PackageCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [_PackageLocator]
+
+
+class _PackageCache(caching.FunctionCache):
+    _impl_class = _PackageCacheImpl
+
+
+def njit(function):
+    """Compile `function` without the interpreter lock and with NumPy's error model, cached as above.
+
+    Never fastmath and never prange: results must not depend on the compiler's mood or on threads.
+    """
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    if cache_directory() is not None:
+        dispatcher._cache = _PackageCache(dispatcher.py_func)
+    return dispatcher
