@@ -1,0 +1,80 @@
+"""Bit casts and fused multiply-add for compiled code: one instruction each, usable in any @njit function.
+
+Only binary32 and binary64 as the host's own registers hold them. Numba calls no method of NumPy for
+these without allocating memory, so they are written as LLVM. LLVM vectorises all of them.
+
+A NaN may lose its payload's meaning in arithmetic, but not here: the casts move bits and nothing else.
+"""
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+
+def _cast(argument, result):
+    """An intrinsic's typing and code generator for an LLVM bitcast between two Numba types."""
+
+    def generate(context, builder, signature, args):
+        return builder.bitcast(args[0], context.get_value_type(result))
+
+    return result(argument), generate
+
+
+@intrinsic
+def f32_to_bits(typingctx, x):
+    """uint32 bit pattern of a float32. Other argument types are refused when compiling: nothing is rounded."""
+    if x == types.float32:
+        return _cast(types.float32, types.uint32)
+
+
+@intrinsic
+def bits_to_f32(typingctx, bits):
+    """float32 with the low 32 bits of `bits`, an integer of any width; exact, NaN payloads included."""
+    if isinstance(bits, types.Integer):
+
+        def generate(context, builder, signature, args):
+            word = context.cast(builder, args[0], bits, types.uint32)
+            return builder.bitcast(word, ir.FloatType())
+
+        return types.float32(bits), generate
+
+
+@intrinsic
+def f64_to_bits(typingctx, x):
+    """int64 bit pattern of a float64, as `core.codec` takes and gives it."""
+    if x == types.float64:
+        return _cast(types.float64, types.int64)
+
+
+@intrinsic
+def bits_to_f64(typingctx, bits):
+    """float64 with the 64 bits of an int64 or uint64; exact, NaN payloads included."""
+    if bits in (types.int64, types.uint64):
+        return _cast(bits, types.float64)
+
+
+def _fma(kind):
+    """Typing and code generator of llvm.fma for one type."""
+
+    def generate(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return kind(kind, kind, kind), generate
+
+
+@intrinsic
+def fma_f32(typingctx, a, b, c):
+    """float32 a * b + c with one rounding to nearest, subnormals kept. All three must be float32.
+
+    Source: IEEE 754-2019 5.4.1. Where the host has no such instruction LLVM calls the C library's fmaf,
+    which glibc computes exactly too. (Rounding a float64 a * b + c instead would round twice.)
+    """
+    if a == b == c == types.float32:
+        return _fma(types.float32)
+
+
+@intrinsic
+def fma_f64(typingctx, a, b, c):
+    """float64 a * b + c with one rounding to nearest; as `fma_f32`."""
+    if a == b == c == types.float64:
+        return _fma(types.float64)
