@@ -1,1 +1,41 @@
-"""placeholder"""
+"""lpsim: bit-exact emulation of low-precision arithmetic on the CPU, checked against a real GPU.
+
+    import lpsim as lp
+    lp.round(3.14159, "bf16")                              # 3.140625
+    lp.encode(449.0, "e4m3fn")                             # 126, the code of 448
+    lp.add(-2.40625, -2.296875, "bf16")                    # -4.6875: a tie, to even
+
+Names are loaded at first use: importing lpsim loads no compiler.
+"""
+
+import importlib
+
+#: public name -> the module it lives in
+_HOME = {
+    **dict.fromkeys(
+        ["encode", "decode", "convert", "round", "add", "sub", "mul", "div", "sqrt", "fma"], "arrays"
+    ),
+    "Format": "formats",
+    "FORMATS": "formats",
+    "lookup": "formats",
+    "NotModelled": "errors",
+    "stochastic": "policies",
+    "set_threads": "threads",
+    "get_threads": "threads",
+}
+_MODULES = ("scalar", "formats", "explain", "attention", "machines", "recipes", "testing")
+
+__version__ = "0.1.0"
+__all__ = [*_HOME, *_MODULES, "__version__"]
+
+
+def __getattr__(name: str):
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _HOME:
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    raise AttributeError(f"module 'lpsim' has no attribute {name!r}; public names: {', '.join(__all__)}")
+
+
+def __dir__():
+    return sorted(__all__)

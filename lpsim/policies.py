@@ -4,7 +4,7 @@ A `Policy` is a row of integers like a `Format`; the names live in the tables he
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -108,6 +108,15 @@ def _checked_words(words, bits: int) -> np.ndarray:
     if array.size and (int(array.min()) < 0 or int(array.max()) >= 1 << bits):
         raise ValueError(f"words must satisfy 0 <= R < 2^{bits}; got {array.min()} to {array.max()}.")
     return array.astype(np.int64)
+
+
+class Rules(TypedDict, total=False):
+    """The keyword arguments that every rounding function takes; defaults as in `policy`."""
+
+    rounding: str | Stochastic
+    overflow: str
+    nan: str
+    subnormals: str
 
 
 def policy(rounding="rne", overflow="ieee", nan="canonical", subnormals="keep") -> Policy:

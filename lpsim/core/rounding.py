@@ -21,6 +21,7 @@ class Rounded(NamedTuple):
     sticky: int  #: 1 if any later discarded bit is set
     up: int  #: 1 if the magnitude grew by one unit of the last kept bit
     overflow: int  #: 1 if the rounded magnitude passed the largest finite value
+    lost: int  #: 1 if the answer is NaN and the format has none: the code means nothing and must be refused
 
 
 @njit
@@ -103,20 +104,22 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     inward = (mode == RTZ) | (mode == RTO) | ((mode == RTP) & (sign > 0)) | ((mode == RTN) & (sign == 0))
     clamps = where(kind == INFINITE, policy.overflow == SATFINITE, (policy.overflow != IEEE) | inward)
     too_big = (overflow > 0) | (kind == INFINITE)
-    signed = sign << magnitude_bits(fmt)
-    nan = _nan_code(sign & fmt.signed, where(kind == NAN, sig, 0), fmt, policy.nan)
-    unbounded = where(fmt.infinity > 0, infinity_code(sign, fmt), nan)
-
-    # 5. Flush, sign, and the codes that this format does without.
     tiny = (policy.flush_out > 0) & (magnitude < (1 << trailing)) & (fmt.subnormals > 0)
     magnitude = where(tiny, 0, magnitude)
+
+    # 5. Sign, and the answers that this format does without.
+    signed = sign << magnitude_bits(fmt)
     code = where(magnitude == 0, signed * fmt.negative_zero, magnitude | signed)
-    code = where(too_big, where(clamps, largest | signed, unbounded), code)
+    code = where(too_big, where(clamps, largest | signed, infinity_code(sign, fmt)), code)
     negative = (sign > fmt.signed) & ((magnitude > 0) | too_big)
-    code = where(negative, where((policy.overflow == IEEE) | (fmt.zero == 0), nan, 0), code)
-    code = where((sig == 0) & (kind == FINITE) & (fmt.zero == 0), nan, code)
-    code = where(kind == NAN, nan, code)
-    return Rounded(code << fmt.pad, kind, sign, cut, drop, kept, guard, sticky, up, overflow)
+    code = where(negative, 0, code)
+    is_nan = (kind == NAN) | (too_big & (clamps == 0) & (fmt.infinity == 0))
+    is_nan = is_nan | (negative & ((policy.overflow == IEEE) | (fmt.zero == 0)))
+    is_nan = is_nan | ((sig == 0) & (kind == FINITE) & (fmt.zero == 0))
+    nan = _nan_code(sign & fmt.signed, where(kind == NAN, sig, 0), fmt, policy.nan)
+    code = where(is_nan, nan, code)
+    nan_clamps = (policy.nan == NVIDIA) & (kind == NAN)
+    has_nan = (fmt.nans > 0) | (fmt.signed > fmt.negative_zero)
+    lost = where(is_nan & (has_nan == 0) & (nan_clamps == 0), 1, 0)
+    return Rounded(code << fmt.pad, kind, sign, cut, drop, kept, guard, sticky, up, overflow, lost)
 
-
-__all__ = ["Rounded", "RTZ", "round_to"]
