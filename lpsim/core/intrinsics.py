@@ -10,6 +10,15 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from .._jit import njit
+
+
+def inlined(function):
+    """`njit`, and always inlined: a loop around a call does not vectorise, and LLVM leaves large bodies uninlined."""
+    dispatcher = njit(function)
+    dispatcher.targetoptions["forceinline"] = True
+    return dispatcher
+
 
 def _cast(argument, result):
     """An intrinsic's typing and code generator for an LLVM bitcast between two Numba types."""
@@ -51,6 +60,17 @@ def bits_to_f64(typingctx, bits):
     """float64 with the 64 bits of an int64 or uint64; exact, NaN payloads included."""
     if bits in (types.int64, types.uint64):
         return _cast(bits, types.float64)
+
+
+@intrinsic
+def select(typingctx, condition, a, b):
+    """a if condition else b, as one instruction: never a branch, so a loop over it vectorises. a, b: one type."""
+    if condition == types.boolean and a == b:
+
+        def generate(context, builder, signature, args):
+            return builder.select(args[0], args[1], args[2])
+
+        return a(condition, a, b), generate
 
 
 def _fma(kind):
