@@ -1,0 +1,50 @@
+# Every target sets up what it needs: one .venv, shared by all of them. `make help` lists the targets.
+#   PYTHON=python3.12     the interpreter to build .venv with (default: the first 3.11 or newer on the PATH)
+#   TORCH=torch==2.13.0   what `make test-torch` installs as torch; pip options are allowed in it
+#   WORKERS=2             how many processes run the tests (default: one a core, at most 4)
+
+PYTHON ?=
+TORCH ?= torch==2.13.0
+WORKERS ?= auto
+PYTEST_ARGS ?=
+
+SETUP = PYTHON="$(PYTHON)" TORCH="$(TORCH)" sh scripts/setup_venv.sh
+IN_VENV = .venv/bin/python -m
+PYTEST = $(IN_VENV) pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal --durations=5
+
+.PHONY: help demo test test-torch lint format clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo        set up and run the demonstration"
+	@echo "make test        set up and run all tests that need no torch"
+	@echo "make test-torch  set up and run the tests that need torch"
+	@echo "make lint        ruff and pyright"
+	@echo "make format      rewrite the sources as ruff formats them"
+	@echo "make clean       remove .venv"
+
+demo:
+	@$(SETUP) plot
+	$(IN_VENV) lpsim demo
+
+test:
+	@$(SETUP) plot test
+	$(PYTEST) -m "not torch and not gpu" $(PYTEST_ARGS)
+
+test-torch:
+	@$(SETUP) torch plot test
+	$(PYTEST) -m "torch and not gpu" $(PYTEST_ARGS)
+
+lint:
+	@$(SETUP) plot test dev
+	$(IN_VENV) ruff check
+	$(IN_VENV) ruff format --check
+	$(IN_VENV) pyright
+
+format:
+	@$(SETUP) plot test dev
+	$(IN_VENV) ruff check --fix
+	$(IN_VENV) ruff format
+
+clean:
+	rm -rf .venv
