@@ -66,7 +66,7 @@ def decode(code: int, fmt) -> Value:
 
 
 def nan_code(sign: int, payload: int, fmt, nan: str) -> int | None:
-    """The NaN that a policy asks for, without padding; None if there is none. payload: the 52 bits of binary64's."""
+    """The NaN a policy asks for, without padding; None if there is none. payload: 52 bits, as in binary64."""
     if fmt.nans == 0:
         return 2 ** (fmt.bits - 1) if fmt.signed and not fmt.negative_zero else None
     top = 2 ** (fmt.bits - fmt.signed) - 1
@@ -148,7 +148,7 @@ def encode(
 
     NaN: the policy's; where there is none, "nvidia" gives the largest value (PTX cvt to e2m1, e2m3, e3m2).
     Infinity: itself, or NaN where there is none; satfinite clamps.
-    Rounded above the largest finite value: as infinity under ieee (unless the mode points toward zero), else clamped.
+    Rounded above the largest finite value: as infinity under ieee unless the mode points inward, else clamped.
     Negative into unsigned: NaN under ieee and where there is no zero, else zero; what rounds to -0 is zero.
     Zero where there is none: NaN. -0 where there is none: zero. Flushing acts on the rounded result.
     """

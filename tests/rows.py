@@ -4,7 +4,7 @@ from lpsim.formats import FORMATS, Format, ieee
 
 
 def p3109(bits: int, precision: int, signed=1, infinity=1) -> Format:
-    """binaryKpP: one NaN (in the place of -0, or at the top if unsigned), one zero. Source: IEEE P3109, 4.1."""
+    """binaryKpP: one NaN (in place of -0, or at the top if unsigned), one zero. Source: IEEE P3109, 4.1."""
     bias = 1 << (bits - precision - signed)
     return Format(bits, precision, bias, nans=1 - signed, infinity=infinity, signed=signed, negative_zero=0)
 

@@ -132,7 +132,7 @@ def test_what_follows_from_a_row(name):
     assert formats.min_normal(fmt) == Fraction(2) ** ((1 if fmt.subnormals else 0) - fmt.exponent_bias)
 
 
-#: max, min normal, min positive, number of NaN codes. Source: OCP OFP8 and MX 1.0, ONNX float8 (fnuz), IEEE P3109.
+#: max, min normal, min positive, number of NaN codes. Source: OCP OFP8, OCP MX, ONNX (fnuz), IEEE P3109.
 PUBLISHED = {
     "e4m3fn": (448.0, 2.0**-6, 2.0**-9, 2),
     "e5m2": (57344.0, 2.0**-14, 2.0**-16, 6),
