@@ -57,7 +57,8 @@ def to_torch(array: np.ndarray):
     return torch.from_numpy(array)
 
 
-def _as_array(x, argument: str) -> Given:
+def raw(x, argument: str) -> Given:
+    """x as a native array of whatever dtype it has."""
     if _is_torch(x):
         return Given(_from_torch(x, argument), True)
     if isinstance(x, np.ma.MaskedArray):
@@ -77,7 +78,7 @@ def float_format(dtype: np.dtype) -> Format | None:
 
 def values(x, argument: str) -> Given:
     """x as an array of floats. TypeError tells codes, integers, complex numbers and objects apart."""
-    given = _as_array(x, argument)
+    given = raw(x, argument)
     dtype = given.array.dtype
     if float_format(dtype) is not None:
         return given
@@ -96,7 +97,7 @@ def values(x, argument: str) -> Given:
 
 def exact_numbers(x, argument: str) -> Given | None:
     """x as int64, uint64 or an object array of ints and Fractions, if it is one; else None."""
-    given = _as_array(x, argument)
+    given = raw(x, argument)
     array = given.array
     if array.dtype.kind == "i" or array.dtype == np.uint64:
         return Given(array.astype(np.int64) if array.dtype.kind == "i" else array, given.torch)
@@ -113,7 +114,7 @@ def exact_numbers(x, argument: str) -> Given | None:
 
 def codes(x, fmt: Format, argument: str = "codes") -> Given:
     """x as an array of container codes of fmt; TypeError for other dtypes, ValueError for codes out of range."""
-    given = _as_array(x, argument)
+    given = raw(x, argument)
     array, wanted = given.array, code_dtype(fmt)
     if isinstance(x, int) and not isinstance(x, bool):
         if not 0 <= x < 1 << (fmt.bits + fmt.pad):

@@ -1,0 +1,144 @@
+"""The arguments of an attention call, checked: q, k, v as codes and as exact float32 values."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import border, formats
+from ..core import loops
+from ..errors import NotModelled
+from ..formats import Format, fmt_name
+from ..recipes import Recipe
+
+
+class Operand(NamedTuple):
+    """One of q, k, v: (batch, n, d) codes (uint16) and the float32 values they stand for."""
+
+    codes: np.ndarray
+    values: np.ndarray
+
+
+class Call(NamedTuple):
+    """Everything a forward pass needs. Leading dimensions are flattened to one, `batch` remembers them."""
+
+    q: Operand
+    k: Operand
+    v: Operand
+    fmt: Format
+    scale: float
+    causal: bool
+    rows: int  #: query rows of a tile
+    keys: int  #: keys of a tile
+    batch: tuple[int, ...]
+    torch: bool
+    dtype: np.dtype  #: of q as the user passed it, and of the output
+
+
+MODELLED = ("bf16", "fp16")
+
+
+def operand(x, name: str, fmt) -> tuple[border.Given, np.ndarray, Format]:
+    """x with its codes and format. Values must lie on the grid; codes (uint16) need an explicit fmt."""
+    array = x.array if isinstance(x, border.Given) else border.raw(x, name).array
+    if array.dtype.kind == "u":
+        if fmt is None:
+            raise TypeError(f"{name} has dtype {array.dtype}: codes need fmt=, the format that they are codes of.")
+        row = formats.lookup(fmt)
+        given = border.codes(x, row, name)
+        return given, given.array, row
+    given = border.values(x, name)
+    own = border.float_format(given.array.dtype)
+    row = formats.lookup(fmt) if fmt is not None else own
+    if fmt is None and own in (formats.FORMATS["fp32"], formats.FORMATS["fp64"]):
+        raise TypeError(f"{name} has dtype {given.array.dtype}: say with fmt= which format's grid its values are on.")
+    assert row is not None
+    return given, on_grid(given.array, row, name), row
+
+
+def on_grid(array: np.ndarray, row: Format, name: str) -> np.ndarray:
+    """Codes of values that are on the format's grid already; ValueError if one is not."""
+    from ..arrays import decode, encode
+
+    codes = np.asarray(encode(array, row, nan="propagate"))
+    values = np.asarray(decode(codes, row))
+    with np.errstate(invalid="ignore"):
+        exact = array.astype(np.float64)
+    off = ~((values == exact) | (np.isnan(values) & np.isnan(exact)))
+    if off.any():
+        where = tuple(int(i) for i in np.argwhere(off)[0])
+        raise ValueError(
+            f"{name}{list(where)} = {exact[where]!r} is not a value of {fmt_name(row)}: round it first, "
+            f"lp.round({name}, {fmt_name(row)!r})."
+        )
+    return codes
+
+
+def _operand(codes: np.ndarray, row: Format) -> Operand:
+    bits = codes.astype(np.int64)
+    flat = bits.reshape(-1)
+    loops.decode(flat, flat, row)
+    with np.errstate(invalid="ignore"):
+        values = bits.view(np.float64).astype(np.float32)
+    return Operand(codes, values)
+
+
+def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt) -> Call:
+    """Check and flatten the arguments of `forward`. Raises TypeError, ValueError and NotModelled."""
+    if not isinstance(causal, bool | np.bool_):
+        raise TypeError(f"causal={causal!r} must be True or False.")
+    read = [operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    rows = {row for _, _, row in read}
+    if len(rows) > 1:
+        raise ValueError(f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree.")
+    row = rows.pop()
+    if fmt_name(row) not in MODELLED:
+        raise NotModelled(f"attention in {fmt_name(row)} is not modelled; modelled: {', '.join(MODELLED)}.")
+    shapes = [codes.shape for _, codes, _ in read]
+    _check_shapes(*shapes, bool(causal))
+    batch, (n, d), n_keys = shapes[0][:-2], shapes[0][-2:], shapes[1][-2]
+    tile = _check_block(recipe.block if block is None else block, n, n_keys)
+    operands = [_operand(np.ascontiguousarray(codes).reshape(-1, *codes.shape[-2:]), row) for _, codes, _ in read]
+    given = read[0][0]
+    torch = any(g.torch for g, _, _ in read)
+    return Call(
+        *operands, row, _check_scale(scale, d), bool(causal), *tile, batch, torch, given.array.dtype
+    )  # fmt: skip
+
+
+def _check_shapes(q: tuple, k: tuple, v: tuple, causal: bool) -> None:
+    named = f"q {q}, k {k}, v {v}"
+    if len(q) < 2 or len(k) < 2 or k != v:
+        raise ValueError(f"{named}: q must be (..., n, d), k and v (..., n_keys, d) and of one shape.")
+    if q[:-2] != k[:-2] or q[-1] != k[-1]:
+        raise ValueError(f"{named}: leading dimensions and the head size d must agree.")
+    if 0 in q or 0 in k:
+        raise ValueError(f"{named}: empty attention has no row to normalise.")
+    if q[-1] % 16 or not 16 <= q[-1] <= 256:
+        raise ValueError(f"{named}: the head size must be a multiple of 16 from 16 to 256, got {q[-1]}.")
+    if causal and q[-2] != k[-2]:
+        raise ValueError(f"{named}: causal attention needs as many keys as query rows.")
+
+
+def _check_block(block, n: int, n_keys: int) -> tuple[int, int]:
+    if not (isinstance(block, tuple | list) and len(block) == 2 and all(type(size) is int for size in block)):
+        raise TypeError(f"block={block!r} must be two ints: (query rows, keys) of a tile.")
+    if min(block) < 1:
+        raise ValueError(f"block={tuple(block)}: a tile needs at least one query row and one key.")
+    rows, keys = min(block[0], n), min(block[1], n_keys)
+    if n % rows or n_keys % keys:
+        raise ValueError(
+            f"block={tuple(block)} does not divide the sequence: {n} query rows and {n_keys} keys. "
+            "Pass block=(rows, keys) with divisors of these, or pad the sequence."
+        )
+    return rows, keys
+
+
+def _check_scale(scale, d: int) -> float:
+    if scale is None:
+        return 1.0 / math.sqrt(d)
+    if isinstance(scale, bool) or not isinstance(scale, int | float | np.floating | np.integer):
+        raise TypeError(f"scale={scale!r} must be a number.")
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale={scale!r} must be positive and finite.")
+    return float(scale)

@@ -1,0 +1,183 @@
+"""Why a result is what it is: operands, alignment, kept | guard sticky, neighbours, rule, signed error.
+
+    print(lp.explain.add(-2.40625, -2.296875, "bf16"))
+    lp.explain.encode(449, "e4m3fn")            # in a notebook: a table
+
+The decision shown is the core's own step (core.rounding.Rounded); the exact result beside it is a Fraction,
+computed apart from it.
+"""
+
+import html
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Unpack
+
+import numpy as np
+
+from . import exact, spell
+from .core import arith
+from .core.codec import FINITE, FP64, NAN, Number, pack_f64, unpack, unpack_f64
+from .core.rounding import Rounded, round_to
+from .formats import Format, fmt_name, lookup
+from .policies import Policy, Rules, Stochastic, policy
+
+ROOT_BITS = 240  # of a square root, for an error that is itself rounded far below what is printed
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One rounding, unfolded. str() is a table of text, a notebook shows it as HTML."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    step: Rounded
+    code: int
+    value: float
+    error: Fraction | None  #: rounded minus exact; None where either is not finite
+
+    def __str__(self) -> str:
+        width = max(len(label) for label, _ in self.rows)
+        body = "\n".join(f"  {label:<{width}}  {text}" for label, text in self.rows)
+        return f"{self.title}\n{body}"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'><code>{html.escape(text)}</code></td></tr>"
+            for label, text in self.rows
+        )
+        return f"<table><caption>{html.escape(self.title)}</caption>{cells}</table>"
+
+
+def encode(x, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """How x (a float, an int or a Fraction) is rounded to fmt. Raises as lp.encode does."""
+    fmt, rule, word = _target(fmt, rules)
+    if isinstance(x, float | np.floating):
+        number = _number(x, "x")
+        known = _fraction(number)
+    elif isinstance(x, int | Fraction | np.integer) and not isinstance(x, bool):
+        known = Fraction(x)
+        sign, exp, sig = (int(part[0]) for part in exact.parts(np.array([known], dtype=object)))
+        number = Number(FINITE, sign, exp, sig)
+    else:
+        raise TypeError(f"x={x!r} must be a float, an int or a Fraction.")
+    step = Rounded(*round_to(*number, fmt, rule, word))
+    source = () if isinstance(x, int | Fraction) else (("x", spell.binary64(float(x))),)
+    return _explain(f"{spell.number(x)} to {fmt_name(fmt)}", source, step, known, fmt, rules)
+
+
+def convert(code: int, source, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """How the code of one format becomes a code of another. Raises as lp.convert does."""
+    origin = lookup(source, "source")
+    fmt, rule, word = _target(fmt, rules)
+    number = Number(*unpack(int(code), origin))
+    step = Rounded(*round_to(*number, fmt, rule, word))
+    rows = ((f"{fmt_name(origin)}", spell.code(int(code), origin)),)
+    return _explain(f"{fmt_name(origin)} {int(code):#x} to {fmt_name(fmt)}", rows, step, _fraction(number), fmt, rules)
+
+
+def add(a: float, b: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """a + b in fmt, one rounding."""
+    return _operation("+", arith.add, lambda x, y: x + y, (a, b), fmt, rules)
+
+
+def sub(a: float, b: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """a - b in fmt, one rounding."""
+    return _operation("-", arith.sub, lambda x, y: x - y, (a, b), fmt, rules)
+
+
+def mul(a: float, b: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """a * b in fmt, one rounding."""
+    return _operation("*", arith.mul, lambda x, y: x * y, (a, b), fmt, rules)
+
+
+def div(a: float, b: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """a / b in fmt, one rounding."""
+    return _operation("/", arith.div, lambda x, y: x / y if y else None, (a, b), fmt, rules)
+
+
+def sqrt(a: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """The square root of a in fmt, one rounding. The exact value is shown to 240 bits."""
+    return _operation("sqrt", arith.sqrt, _root, (a,), fmt, rules)
+
+
+def fma(a: float, b: float, c: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """a * b + c in fmt, the product exact, one rounding."""
+    return _operation("fma", arith.fma, lambda x, y, z: x * y + z, (a, b, c), fmt, rules)
+
+
+def _target(fmt, rules: Rules) -> tuple[Format, Policy, int]:
+    """The format, the policy, and the random integer of element 0 (or the one given)."""
+    row = lookup(fmt)
+    if row == FP64:
+        raise ValueError("fmt='fp64' is a source of values only.")
+    noise = rules.get("rounding")
+    if not isinstance(noise, Stochastic):
+        return row, policy(**rules), 0
+    if noise.words is not None:
+        if noise.words.size != 1:
+            raise ValueError(f"one rounding takes one word, got {noise.words.size}.")
+        return row, policy(**rules), int(noise.words.reshape(-1)[0])
+    from .core.philox import random_word
+
+    word = random_word(np.uint64(noise.offset), np.uint64(noise.seed), noise.stream, noise.step, noise.bits)
+    return row, policy(**rules), int(word)
+
+
+def _number(x, name: str) -> Number:
+    if isinstance(x, bool) or not isinstance(x, float | int | np.floating):
+        raise TypeError(f"{name}={x!r} must be a float.")
+    return Number(*unpack_f64(int(np.float64(x).view(np.int64))))
+
+
+def _fraction(n: Number) -> Fraction | None:
+    if n.kind != FINITE:
+        return None
+    return (-1) ** n.sign * Fraction(n.sig) * Fraction(2) ** n.exp
+
+
+def _root(x: Fraction) -> Fraction | None:
+    if x < 0:
+        return None
+    scaled = (x.numerator << 2 * ROOT_BITS) // x.denominator
+    return Fraction(math.isqrt(scaled), 1 << ROOT_BITS)
+
+
+def _operation(symbol: str, core, formula, operands: tuple, fmt, rules: Rules) -> Explanation:
+    fmt, rule, word = _target(fmt, rules)
+    numbers = [_number(x, name) for x, name in zip(operands, "abc", strict=False)]
+    step = Rounded(*core(*numbers, fmt, rule, word))
+    known = [_fraction(n) for n in numbers]
+    value = None if None in known else formula(*known)
+    rows = [(name, spell.operand(float(x), fmt)) for x, name in zip(operands, "abc", strict=False)]
+    if symbol in ("+", "-") and value is not None:
+        right = -known[1] if symbol == "-" else known[1]
+        rows += spell.alignment(known[0], right)
+    texts = [spell.number(x) for x in operands]
+    title = f" {symbol} ".join(texts) if symbol in "+-*/" else f"{symbol}({', '.join(texts)})"
+    return _explain(f"{title} in {fmt_name(fmt)}", tuple(rows), step, value, fmt, rules)
+
+
+def _explain(
+    title: str, rows: tuple, step: Rounded, value: Fraction | None, fmt: Format, rules: Rules
+) -> Explanation:
+    if step.lost:
+        raise ValueError(f"{fmt_name(fmt)} has neither NaN nor infinity to answer with; see overflow= and nan=.")
+    result = Number(*unpack(step.code, fmt))
+    got = _fraction(result)
+    error = None if value is None or got is None else got - value
+    noise = rules.get("rounding")
+    lines = list(rows)
+    if value is not None:
+        lines.append(("exact", spell.exact(value)))
+        lines += spell.cut(step, value, fmt)
+    lines.append(("rule", spell.rule(step, result, rules, fmt)))
+    if isinstance(noise, Stochastic) and value is not None:
+        lines.append(("probability", spell.probability(step, value, noise)))
+    lines.append(("result", spell.code(step.code, fmt)))
+    if error is not None:
+        lines.append(("error", spell.error(error, step)))
+    bits = pack_f64(*result)
+    rounded = math.nan if result.kind == NAN else float(np.int64(bits).view(np.float64))
+    return Explanation(title, tuple(lines), step, int(step.code), rounded, error)
