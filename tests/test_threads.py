@@ -1,4 +1,4 @@
-"""The pool covers every index once, raises what a piece raises, survives forks, nesting and concurrent callers."""
+"""The pool covers every index once, raises what a piece raises, survives forks, nesting, concurrent calls."""
 
 import os
 import threading
