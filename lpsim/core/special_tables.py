@@ -10,7 +10,7 @@ TABLES: dict[str, dict] = json.loads((PACKAGE / "data" / "mufu.json").read_text(
 
 #: sub-segments of one binade in the packed form, and the fraction bits left below them
 PARTS, LOW_BITS = 256, 15
-C0_BITS, C1_BITS = 27, 17
+C1_BITS = 17
 
 
 def columns(*names: str) -> np.ndarray:
@@ -19,11 +19,13 @@ def columns(*names: str) -> np.ndarray:
 
 
 def packed(offset: int, *names: str) -> np.ndarray:
-    """uint64 (256 * len(names),): c0' | c1 << 27 | |k2|*c2 << 44, for y = (c0' + (p >> s0)) >> 2, where
-    p = offset + bias + k1*c1*low + k2*c2*S, low the 15 lowest fraction bits.
+    """uint64 (256 * len(names),): c0' in the low half, c1 and |k2|*c2 << 17 in the high half, such that
 
-    Cutting a segment into parts of 2^15 makes p fit 32 bits; what c1 * xl has above them is a multiple of
-    2^s0 and moves into c0'. So does offset, which keeps p from going below zero. shift is s0 + 2 in every table.
+        y = (c0' + (p >> s0)) >> 2   with   p = offset + bias + k1*c1*low + k2*c2*S,
+
+    low being the 15 lowest bits of the fraction. Cutting a segment into parts of 2^15 makes p fit 32 bits:
+    what c1 * xl has above them is a multiple of 2^s0 and moves into c0'. So does offset, which keeps p from
+    going below zero. In every table, shift = s0 + 2.
     """
     words = []
     for name in names:
@@ -35,5 +37,5 @@ def packed(offset: int, *names: str) -> np.ndarray:
             if moved % (1 << table["s0"]) or table["shift"] != table["s0"] + 2:
                 raise ValueError(f"table {name} does not fit the packed form")
             c0 += moved >> table["s0"]
-            words.append(c0 | c1 << C0_BITS | abs(table["k2"]) * c2 << (C0_BITS + C1_BITS))
+            words.append(c0 | (c1 | abs(table["k2"]) * c2 << C1_BITS) << 32)
     return np.array(words, dtype=np.uint64)
