@@ -148,7 +148,7 @@ def encode(
 
     NaN: the policy's; where there is none, "nvidia" gives the largest value (PTX cvt to e2m1, e2m3, e3m2).
     Infinity: itself, or NaN where there is none; satfinite clamps.
-    Rounded above the largest finite value: as infinity under ieee unless the mode points inward, else clamped.
+    Rounded above the largest value: as infinity under ieee unless the mode points inward; else clamped.
     Negative into unsigned: NaN under ieee and where there is no zero, else zero; what rounds to -0 is zero.
     Zero where there is none: NaN. -0 where there is none: zero. Flushing acts on the rounded result.
     """

@@ -11,7 +11,7 @@ SMALL, HUGE = Fraction(1, 2**1074), Fraction(2) ** 1023  # edges of binary64
 
 
 def magnitudes(fmt, seed: int, count: int) -> list[int]:
-    """All finite magnitudes of a small format and three above; of a wide one its ends, binades and random ones."""
+    """All finite magnitudes of a small format and three above; of a wide one ends, binades, random."""
     top, binade = largest(fmt), 2 ** (fmt.precision - 1)
     if top < 256:
         return list(range(top + 4))
@@ -22,7 +22,7 @@ def magnitudes(fmt, seed: int, count: int) -> list[int]:
 
 
 def between(m: int, fmt, deep: int = 20) -> list[Fraction]:
-    """From the value of a magnitude up to the next: ends, midpoint and quarters, and one tiny step off them."""
+    """From the value of a magnitude up to the next: ends, midpoint, quarters, and one tiny step off."""
     low, step = grid(m, fmt), grid(m + 1, fmt) - grid(m, fmt)
     tiny = Fraction(1, 2**deep)
     parts = [Fraction(0), tiny, Fraction(1, 4), Fraction(1, 2) - tiny, Fraction(1, 2), Fraction(1, 2) + tiny]

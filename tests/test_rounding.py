@@ -1,4 +1,4 @@
-"""`round_to` against the oracle: every mode and policy, at every value, midpoint and edge of small formats."""
+"""`round_to` against the oracle: every mode and policy, every value, midpoint and edge of small formats."""
 
 from fractions import Fraction
 from itertools import product
