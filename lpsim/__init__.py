@@ -19,6 +19,8 @@ _HOME = {
     "FORMATS": "formats",
     "lookup": "formats",
     "NotModelled": "errors",
+    "Machine": "instructions",
+    "machine": "instructions",
     "stochastic": "policies",
     "set_threads": "threads",
     "get_threads": "threads",

@@ -38,42 +38,6 @@ class Call(NamedTuple):
 MODELLED = ("bf16", "fp16")
 
 
-def operand(x, name: str, fmt) -> tuple[border.Given, np.ndarray, Format]:
-    """x with its codes and format. Values must lie on the grid; codes (uint16) need an explicit fmt."""
-    array = x.array if isinstance(x, border.Given) else border.raw(x, name).array
-    if array.dtype.kind == "u":
-        if fmt is None:
-            raise TypeError(f"{name} has dtype {array.dtype}: codes need fmt=, the format that they are codes of.")
-        row = formats.lookup(fmt)
-        given = border.codes(x, row, name)
-        return given, given.array, row
-    given = border.values(x, name)
-    own = border.float_format(given.array.dtype)
-    row = formats.lookup(fmt) if fmt is not None else own
-    if fmt is None and own in (formats.FORMATS["fp32"], formats.FORMATS["fp64"]):
-        raise TypeError(f"{name} has dtype {given.array.dtype}: say with fmt= which format's grid its values are on.")
-    assert row is not None
-    return given, on_grid(given.array, row, name), row
-
-
-def on_grid(array: np.ndarray, row: Format, name: str) -> np.ndarray:
-    """Codes of values that are on the format's grid already; ValueError if one is not."""
-    from ..arrays import decode, encode
-
-    codes = np.asarray(encode(array, row, nan="propagate"))
-    values = np.asarray(decode(codes, row))
-    with np.errstate(invalid="ignore"):
-        exact = array.astype(np.float64)
-    off = ~((values == exact) | (np.isnan(values) & np.isnan(exact)))
-    if off.any():
-        where = tuple(int(i) for i in np.argwhere(off)[0])
-        raise ValueError(
-            f"{name}{list(where)} = {exact[where]!r} is not a value of {fmt_name(row)}: round it first, "
-            f"lp.round({name}, {fmt_name(row)!r})."
-        )
-    return codes
-
-
 def _operand(codes: np.ndarray, row: Format) -> Operand:
     bits = codes.astype(np.int64)
     flat = bits.reshape(-1)
@@ -87,7 +51,7 @@ def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt) -> Call:
     """Check and flatten the arguments of `forward`. Raises TypeError, ValueError and NotModelled."""
     if not isinstance(causal, bool | np.bool_):
         raise TypeError(f"causal={causal!r} must be True or False.")
-    read = [operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    read = [border.operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     rows = {row for _, _, row in read}
     if len(rows) > 1:
         raise ValueError(f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree.")

@@ -1,0 +1,157 @@
+"""`lp.machine("h200")`: what a GPU kernel computes, by the instruction's name.
+
+A Machine is a name with rows: dot units (machines.py), special functions (core.special.ARRAYS), casts and
+reduction orders. Anything without a row raises NotModelled.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from . import arrays, border, dots, machines, orders
+from .errors import NotModelled, choose, unknown
+from .formats import fmt_name, lookup
+
+#: cast target -> the policy of the instruction that Triton emits for it on sm_90, from float32
+CASTS = {
+    "bf16": {"nan": "nvidia"},  # cvt.rn.bf16.f32
+    "fp16": {"nan": "nvidia"},  # cvt.rn.f16.f32
+    "e4m3fn": {"nan": "nvidia", "overflow": "satfinite"},  # cvt.rn.satfinite.e4m3x2.f32
+    "e5m2": {"nan": "nvidia", "overflow": "satfinite"},  # cvt.rn.satfinite.e5m2x2.f32
+    "tf32": {"nan": "nvidia", "rounding": "rna"},  # cvt.rna.tf32.f32
+}
+ROUNDINGS = {"bf16": ("rne", "rtz"), "fp16": ("rne", "rtz"), "e4m3fn": ("rne",), "e5m2": ("rne",), "tf32": ("rna",)}
+
+
+class Machine(NamedTuple):
+    """One GPU. `name` selects its rows; the methods are its instructions."""
+
+    name: str
+
+    def dot(self, a, b, c=None, *, fmt=None, a_fmt=None, b_fmt=None, path="wgmma"):
+        """a (..., M, K) times b (..., K, N) on the accumulator c, as the chained instruction: float32 (..., M, N).
+
+        a, b: arrays whose dtype says the format (ml_dtypes, float16, torch), float32 on a grid named by a_fmt, b_fmt
+        or fmt, or codes with the format named so; tf32 cuts the low 13 bits off any float32, as hardware does. c: float32 (..., M, N) or None for zero. path: wgmma, or mma for
+        Triton's mma.sync route, which differs for fp8. K is padded with zeros to the unit's lanes.
+        Raises NotModelled for formats without a unit, TypeError and ValueError for operands that do not fit.
+        """
+        (a_given, a_codes, a_row), (b_given, b_codes, b_row) = (
+            border.operand(x, name, own if own is not None else fmt)
+            for x, name, own in ((a, "a", a_fmt), (b, "b", b_fmt))
+        )
+        unit = machines.dot_row(self.name, path, a_row, b_row).unit
+        accumulator = None
+        torch = a_given.torch or b_given.torch
+        if c is not None:
+            given = border.values(c, "c")
+            torch = torch or given.torch
+            if given.array.dtype != np.float32:
+                raise TypeError(f"c has dtype {given.array.dtype}, but the accumulator is float32.")
+            accumulator = given.array
+        result = dots.dot(a_codes, b_codes, accumulator, unit, a_row, b_row)
+        return border.to_torch(result) if torch else result
+
+    def exp2(self, x):
+        """tl.exp2: MUFU.EX2 (ex2.approx.ftz.f32). float32 in and out, as in all functions here."""
+        return self._function("exp2", x)
+
+    def exp(self, x):
+        """tl.exp: RN(x * log2 e), then ex2.approx.f32."""
+        return self._function("exp", x)
+
+    def log2(self, x):
+        """tl.log2: libdevice's polynomial as Triton 3.6 compiles it."""
+        return self._function("log2", x)
+
+    def log(self, x):
+        """tl.log: libdevice's polynomial as Triton 3.6 compiles it."""
+        return self._function("log", x)
+
+    def sqrt(self, x):
+        """tl.sqrt: MUFU.SQRT (sqrt.approx.ftz.f32)."""
+        return self._function("sqrt", x)
+
+    def rsqrt(self, x):
+        """tl.rsqrt: MUFU.RSQ (rsqrt.approx.ftz.f32)."""
+        return self._function("rsqrt", x)
+
+    def rcp(self, x):
+        """1 / x in Triton: div.full.f32 with dividend 1."""
+        return self._function("rcp", x)
+
+    def sigmoid(self, x):
+        """tl.sigmoid: 1 / (1 + exp(-x)) as compiled."""
+        return self._function("sigmoid", x)
+
+    def div(self, x, y):
+        """x / y in Triton: div.full.f32."""
+        return self._function("div", x, y)
+
+    def ptx(self, instruction: str, *operands):
+        """A PTX instruction by its name: ptx("rcp.approx.ftz.f32", x). ValueError names those there are."""
+        from .core.special import ARRAYS
+
+        known = {name: name for name in ARRAYS if "." in name}
+        return self._function(choose("instruction", instruction, known), *operands)
+
+    def cast(self, x, fmt, *, rounding=None):
+        """Codes of float32 x as the conversion instruction gives them, NaN included.
+
+        fmt: bf16, fp16 (rounding rne or rtz), e4m3fn, e5m2 (rne, satfinite), tf32 (rna). fp16 and bf16 x are
+        widened first, exactly. Raises NotModelled for others; plain e4m3 is refused as ambiguous.
+        """
+        if fmt == "e4m3":
+            raise ValueError("fmt='e4m3' is ambiguous: the hardware's is OCP's, 'e4m3fn'.")
+        name = fmt_name(lookup(fmt))
+        if name not in CASTS:
+            raise NotModelled(f"{self.name} has no modelled cast to {name}; modelled: {', '.join(CASTS)}.")
+        rules = dict(CASTS[name])
+        if rounding is not None:
+            if rounding not in ROUNDINGS[name]:
+                raise unknown("rounding", rounding, ROUNDINGS[name])
+            rules["rounding"] = rounding
+        given = border.values(x, "x")
+        if given.array.dtype == np.float64:
+            raise TypeError("x has dtype float64; the instruction takes float32: round it first.")
+        return arrays.encode(x, name, **rules)
+
+    def sum(self, x, *, order=None):
+        """tl.sum over the last axis of float32 x (..., n), in the named order (orders.ORDERS)."""
+        given = self._float32(x, "x")
+        result = orders.row_sum(given.array, "wgmma" if order is None else order)
+        return border.to_torch(result) if given.torch else result
+
+    def _float32(self, x, name: str) -> border.Given:
+        given = border.values(x, name)
+        if given.array.dtype == np.float64 and given.array.ndim == 0 and isinstance(x, float):
+            return border.Given(np.asarray(x, np.float32), False)
+        if given.array.dtype != np.float32:
+            raise TypeError(f"{name} has dtype {given.array.dtype}; the instruction takes float32.")
+        return given
+
+    def _function(self, name: str, *operands):
+        from .core.special import ARRAYS
+
+        if self.name != "h200":
+            raise NotModelled(f"{self.name} has no modelled {name}; its special functions were not recorded.")
+        given = [self._float32(x, label) for x, label in zip(operands, "xy", strict=False)]
+        shape = np.broadcast_shapes(*(g.array.shape for g in given))
+        flat = [np.ascontiguousarray(border.flat_broadcast(g.array, shape)) for g in given]
+        result = np.empty(shape, np.float32)
+        out = result.reshape(-1)
+
+        def body(start: int, stop: int) -> None:
+            ARRAYS[name](*(x[start:stop] for x in flat), out[start:stop])
+
+        arrays.parallel_for(body, out.size, arrays.GRAIN)
+        return border.to_torch(result) if any(g.torch for g in given) else result[()]
+
+
+def machine(name: str = "h200") -> Machine:
+    """The Machine of this name; ValueError names those there are."""
+    names = sorted({key[0] for key in machines.DOT_UNITS})
+    return Machine(choose("machine", name, {known: known for known in names}))
+
+
+__all__ = ["CASTS", "Machine", "machine"]
