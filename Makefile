@@ -1,10 +1,10 @@
 # Every target sets up what it needs: one .venv, shared by all of them. `make help` lists the targets.
 #   PYTHON=python3.12     the interpreter to build .venv with (default: the first 3.11 or newer on the PATH)
-#   TORCH=torch==2.13.0   what `make test-torch` installs as torch; pip options are allowed in it
+#   TORCH="torch==2.13.0" what `make test-torch` installs as torch (the default); pip options are allowed in it
 #   WORKERS=2             how many processes run the tests (default: one a core, at most 4)
 
 PYTHON ?=
-TORCH ?= torch==2.13.0
+TORCH ?=
 WORKERS ?= auto
 PYTEST_ARGS ?=
 

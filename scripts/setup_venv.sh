@@ -48,6 +48,7 @@ create() {
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 || die "$python has no venv module;" \
         "install it (Debian, Ubuntu: apt install python3-venv) or name another Python with PYTHON=..."
     say "creating .venv with $("$python" --version)"
+    rm -rf "$state" # first: an interrupted removal must not look whole
     rm -rf "$venv"
     "$python" -m venv "$venv"
     mkdir "$state"
@@ -73,9 +74,10 @@ done
 [ -n "$missing" ] || exit 0
 
 case ",$missing," in *,torch,*) # first and by itself, so that nothing else chooses the build of torch
-    say "installing $TORCH"
-    # shellcheck disable=SC2086  # TORCH may hold several words
-    pip $TORCH ;;
+    torch=${TORCH:-torch==2.13.0}
+    say "installing $torch"
+    # shellcheck disable=SC2086  # it may hold several words
+    pip $torch ;;
 esac
 say "installing lpsim[$missing] into .venv"
 pip --editable ".[$missing]"

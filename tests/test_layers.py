@@ -18,9 +18,17 @@ ROWS = [
     ["lpsim.core.codec"],
     ["lpsim.core.rounding"],
     ["lpsim.core.*"],
-    ["lpsim.border", "lpsim.exact", "lpsim.arrays", "lpsim.scalar", "lpsim.trace", "lpsim.explain"],
-    ["lpsim.sums", "lpsim.dots", "lpsim.tile_f64", "lpsim.digest"],
-    ["lpsim.machine"],
+    [
+        "lpsim.border",
+        "lpsim.exact",
+        "lpsim.arrays",
+        "lpsim.scalar",
+        "lpsim.trace",
+        "lpsim.spell",
+        "lpsim.explain",
+    ],
+    ["lpsim.sums", "lpsim.orders", "lpsim.dots", "lpsim.tile*", "lpsim.digest"],
+    ["lpsim.instructions"],  # Machine: rows and the functions above, by instruction name
     ["lpsim.attention", "lpsim.attention.*"],
     ["lpsim.training", "lpsim.training.*"],
     ["lpsim"],  # the face: everything above, by name and on demand
