@@ -1,0 +1,98 @@
+"""The command line: the only place that prints."""
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help="Bit-exact low-precision arithmetic: every bit right, and explained.",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def refuse(error: Exception) -> typer.Exit:
+    """Print an error's sentence; the exit status is 2, as for a wrong option."""
+    err.print(f"[red]error:[/red] {error}", markup=True, soft_wrap=True)
+    return typer.Exit(2)
+
+
+@app.command()
+def formats() -> None:
+    """List the number formats, with what follows from each row."""
+    from .. import formats as rows
+
+    table = Table("name", "bits", "p", "bias", "largest", "least normal", "least", "inf", "NaN", "-0")
+    for name, (row, _) in rows.REGISTRY.items():
+        table.add_row(
+            name,
+            str(row.bits),
+            str(row.precision),
+            str(row.exponent_bias),
+            f"{rows.max_value(row):.3g}",
+            f"{rows.min_normal(row):.3g}",
+            f"{rows.min_positive(row):.3g}",
+            "yes" if row.infinity else "no",
+            "yes" if rows.has_nan(row) else "no",
+            "yes" if row.negative_zero else "no",
+        )
+    out.print(table)
+    out.print("p: precision, the implicit bit included. Values to three digits; rows are exact in lpsim.formats.\n")
+    for name, (_, source) in rows.REGISTRY.items():
+        out.print(f"[bold]{name:>7}[/bold]  {source}")
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def explain(
+    expression: Annotated[str, typer.Argument(help="One quoted expression: '-2.40625 + -2.296875', '449', 'sqrt(2)'.")],
+    fmt: Annotated[str, typer.Option("--fmt", help="The format to round to; `lpsim formats` lists them.")] = "bf16",
+    rounding: Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn or rto.")] = "rne",
+    overflow: Annotated[str, typer.Option(help="ieee, saturate or satfinite.")] = "ieee",
+    nan: Annotated[str, typer.Option(help="canonical, propagate or nvidia.")] = "canonical",
+) -> None:
+    """Show one rounding in bits: alignment, kept | rest, neighbours, the rule, the signed error.
+
+    An expression is a number (a cast), two numbers joined by + - * or /, sqrt(a), or fma(a, b, c). Numbers are
+    decimal or hexadecimal (0x1.8p-3), inf or nan.
+    """
+    from .expression import evaluate
+
+    try:
+        out.print(str(evaluate(expression, fmt, rounding=rounding, overflow=overflow, nan=nan)), markup=False, soft_wrap=True)
+    except (ValueError, TypeError) as error:
+        raise refuse(error) from None
+
+
+@app.command()
+def demo(
+    figure: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("lpsim-demo.png"),
+) -> None:
+    """Re-compute a recorded H200 attention, then show how a tied maximum biases bf16 outputs, and what removes it."""
+    from . import story
+
+    started = time.monotonic()
+    agrees = story.replay(out, _working)
+    story.additions(out)
+    story.build_up(out, _working, figure)
+    out.print(f"\nDone in {time.monotonic() - started:.1f} s.")
+    if not agrees:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _working(text: str):
+    """A spinner with the elapsed time on standard error while something is computed."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        progress.add_task(text, total=None)
+        yield

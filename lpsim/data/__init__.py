@@ -1,0 +1,27 @@
+"""Recordings of a real H200 and tables derived from them, as files beside this one.
+
+h200/flash_forward, flash_backward   runs of plain Triton flash-attention kernels (.npz arrays, .json shapes)
+h200/mma, mma_tiny                   tl.dot results over formats, paths and input distributions
+h200/digests.json                    digests of unary functions over all 2^32 float32 inputs
+h200/mufu_*.i8.xz                    special functions over one binade; mufu.json holds coefficients derived from
+                                     them by scripts/derive_mufu_tables.py
+Recorded with torch 2.11.0+cu130 and Triton 3.6.0 on one NVIDIA H200.
+"""
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def arrays(name: str) -> dict:
+    """All arrays of h200/<name>.npz. No pickled object is ever loaded."""
+    import numpy as np
+
+    with np.load(FOLDER / "h200" / f"{name}.npz", allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def description(name: str):
+    """The parsed h200/<name>.json."""
+    return json.loads((FOLDER / "h200" / f"{name}.json").read_text())
