@@ -133,17 +133,7 @@ def grows(m: int, nu: Fraction, sign: int, rounding: str, bits: int, word: int) 
     raise ValueError(rounding)
 
 
-def encode(
-    value: Value,
-    fmt,
-    rounding="rne",
-    overflow="ieee",
-    nan="canonical",
-    flush_out=False,
-    bits=0,
-    word=0,
-    payload=0,
-) -> int | None:
+def encode(value: Value, fmt, rounding="rne", overflow="ieee", nan="canonical", **more) -> int | None:
     """The code, in container form, of a Value rounded once; None (refused) for NaN in a format without.
 
     NaN: the policy's; where there is none, "nvidia" gives the largest value (PTX cvt to e2m1, e2m3, e3m2).
@@ -151,34 +141,36 @@ def encode(
     Rounded above the largest value: as infinity under ieee unless the mode points inward; else clamped.
     Negative into unsigned: NaN under ieee and where there is no zero, else zero; what rounds to -0 is zero.
     Zero where there is none: NaN. -0 where there is none: zero. Flushing acts on the rounded result.
+    more: flush_out=False, bits=0, word=0 (stochastic), payload=0 (of a NaN).
     """
+    answer = _answer(value, fmt, rounding, overflow, more)
+    if answer == NAN:
+        answer = nan_code(value.sign, more.get("payload", 0), fmt, nan)
+        if answer is None and value.magnitude == NAN and nan == "nvidia":
+            answer = largest(fmt)
+    return None if answer is None else answer << fmt.pad
+
+
+def _answer(value: Value, fmt, rounding: str, overflow: str, more: dict):
+    """The code without padding, or NAN."""
     sign, x = value
-    signed = sign * 2 ** (fmt.bits - 1) if fmt.signed else 0
-    not_a_number = nan_code(sign, payload, fmt, nan)
     if x == NAN or (x == 0 and not fmt.zero):
-        if x == NAN and not_a_number is None and nan == "nvidia":
-            not_a_number = largest(fmt)
-        return None if not_a_number is None else not_a_number << fmt.pad
+        return NAN
     if x == INF:
         m, over, clamps = largest(fmt), True, overflow == "satfinite"
     else:
         m, nu = neighbours(x, fmt)
-        m += grows(m, nu, sign, rounding, bits, word)
+        m += grows(m, nu, sign, rounding, more.get("bits", 0), more.get("word", 0))
         inward = rounding in ("rtz", "rto") or rounding == ("rtn", "rtp")[sign]
         over, clamps = m > largest(fmt), overflow != "ieee" or inward
-        if flush_out and fmt.subnormals and m < 2 ** (fmt.precision - 1):
+        if more.get("flush_out") and fmt.subnormals and m < 2 ** (fmt.precision - 1):
             m = 0
+    signed = sign * 2 ** (fmt.bits - 1) if fmt.signed else 0
     if sign and not fmt.signed and (m > 0 or not fmt.zero):
-        code = not_a_number if overflow == "ieee" or not fmt.zero else 0
-    elif over:
-        code = (
-            largest(fmt) + signed if clamps else largest(fmt) + 1 + signed if fmt.infinity else not_a_number
-        )
-    elif m == 0 and not fmt.negative_zero:
-        code = 0
-    else:
-        code = m + signed
-    return None if code is None else code << fmt.pad
+        return NAN if overflow == "ieee" or not fmt.zero else 0
+    if over:
+        return largest(fmt) + signed if clamps else largest(fmt) + 1 + signed if fmt.infinity else NAN
+    return 0 if m == 0 and not fmt.negative_zero else m + signed
 
 
 # Operations: exact Values; only a NaN that decides the result has a sign worth comparing ----------------
@@ -257,4 +249,4 @@ def sqrt(a: Value, rounding="rne") -> Value:
     scale = 2 ** (200 + q.bit_length())
     root = isqrt(p * q * scale**2)
     exact = root * root == p * q * scale**2
-    return Value(0, (root + (0 if exact else Fraction(1, 2))) / (q * scale))
+    return Value(0, Fraction(2 * root + (not exact), 2 * q * scale))

@@ -74,7 +74,7 @@ def test_word_of_an_element(key, bits):
 
 @pytest.mark.parametrize(("bits", "most"), [(16, 4), (32, 0)])
 def test_streams_steps_and_seeds_are_apart(bits, most):
-    """4096 elements agree as often as chance allows: more than `most` has a probability below 1e-5 per key."""
+    """4096 elements agree as often as chance allows: more than `most` has a probability below 1e-5."""
     base = (5, 1, 2)
     elements = [np.uint64(i) for i in range(4096)]
     words = {}
