@@ -12,6 +12,7 @@ import numpy as np
 from . import formats
 from .formats import Format
 
+NO_NUMPY = ("bfloat16", "float8")  # torch types that NumPy knows through ml_dtypes only
 CODE_DTYPES = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
 
 
@@ -38,7 +39,7 @@ def _from_torch(tensor, argument: str) -> np.ndarray:
         raise ValueError(f"{argument} is a tensor on {tensor.device}; lpsim computes on the CPU: pass {argument}.cpu().")
     tensor = tensor.detach()
     name = formats.dtype_name(tensor.dtype)
-    if name.startswith(("bfloat16", "float8")):
+    if name.startswith(NO_NUMPY):
         import torch
 
         carrier = {1: torch.uint8, 2: torch.int16}[tensor.element_size()]
@@ -51,7 +52,7 @@ def to_torch(array: np.ndarray):
     import torch
 
     array = np.asarray(array)
-    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat16", "float8")):
+    if array.dtype.kind == "V" or array.dtype.name.startswith(NO_NUMPY):
         carrier = {1: np.uint8, 2: np.int16}[array.dtype.itemsize]
         return torch.from_numpy(np.ascontiguousarray(array).view(carrier)).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
@@ -144,10 +145,13 @@ def value_dtype(fmt: Format, *operands: np.ndarray) -> np.dtype:
     """The operands' common float dtype if it holds fmt's grid, else float32, else float64."""
     dtypes = {operand.dtype for operand in operands}
     common = dtypes.pop() if len(dtypes) == 1 else _common_dtype(dtypes)
-    for dtype in (common, np.dtype(np.float32)):
+    for dtype in (common, np.dtype(np.float32), np.dtype(np.float64)):
         if dtype is not None and holds(dtype, fmt):
             return dtype
-    return np.dtype(np.float64)
+    raise ValueError(
+        f"{formats.fmt_name(fmt)} has values beyond float64, so it has no array of values: work on its codes "
+        "(lp.encode, lp.convert, lp.scalar), or on exact values (lp.decode_exact)."
+    )
 
 
 def _common_dtype(dtypes: set) -> np.dtype | None:

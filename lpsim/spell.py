@@ -92,7 +92,7 @@ def cut(step: Rounded, x: Fraction, fmt: Format) -> list[tuple[str, str]]:
     kept = f"{step.kept:0{fmt.precision}b}"
     point = kept[:-1] if fmt.precision == 1 else f"{kept[0]}.{kept[1:]}"
     rows = [("kept | rest", f"{_sign(x)}{point or kept} | {discarded}   guard {step.guard}, sticky {step.sticky}")]
-    if discarded != "0" and abs(low) <= Fraction(formats.max_value(fmt)):
+    if discarded != "0" and abs(low) <= formats.max_value(fmt):
         rows.append(("neighbours", f"{_decimal(low)} and {_decimal(high)}, midpoint {_decimal((low + high) / 2)}"))
     return rows
 
@@ -107,8 +107,8 @@ def rule(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
         return f"infinity; overflow={rules.get('overflow', 'ieee')!r}"
     if step.overflow:
         became = {FINITE: "the largest finite value", INFINITE: "infinity", NAN: "NaN, since there is no infinity"}
-        limit = formats.max_value(fmt)
-        return f"above the largest finite value {limit!r}: overflow={rules.get('overflow', 'ieee')!r} gives {became[result.kind]}"
+        limit = _decimal(formats.max_value(fmt))
+        return f"above the largest finite value {limit}: overflow={rules.get('overflow', 'ieee')!r} gives {became[result.kind]}"
     if not step.guard and not step.sticky:
         return "exact: nothing is discarded"
     moved = "away from zero" if step.up else "toward zero"
