@@ -9,21 +9,98 @@ A single differing bit changes the digest; equal digests of all chunks mean that
 import functools
 import json
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ._jit import PACKAGE, njit
-from .core.intrinsics import bits_to_f32
+from .core.bits import where
+from .core.codec import FP32, NAN, unpack
+from .core.intrinsics import bits_to_f32, f32_to_bits
+from .core.rounding import round_to
+from .core.special import ARRAYS
+from .formats import FORMATS, container_bits
+from .policies import policy
+from .threads import parallel_for
 
 CHUNKS, CHUNK_BITS = 256, 24
 BLOCK = 1 << 14  # inputs at a time: x, y and the weights together stay in the second-level cache
+PIECES = 64  # parts of a chunk that the threads share
 u64 = np.uint64
 GOLDEN, FACTOR1, FACTOR2 = u64(0x9E3779B97F4A7C15), u64(0xBF58476D1CE4E5B9), u64(0x94D049BB133111EB)
 SHIFT1, SHIFT2, SHIFT3, ONE = u64(30), u64(27), u64(31), u64(1)
 
 #: computes out[i] from x[i]; x float32 (n,), out unsigned (n,) or float32 (n,)
 Loop = Callable[[np.ndarray, np.ndarray], None]
+
+
+class Operation(NamedTuple):
+    """How to compute a recorded operation: loop(x, out) with x float32, out of this dtype."""
+
+    loop: Loop
+    dtype: Any
+
+
+class NanCode(NamedTuple):
+    """What a cast makes of NaN where no policy says it: fill | ((bits of the float32 >> shift) & mask)."""
+
+    fill: int
+    shift: int
+    mask: int
+
+
+BY_POLICY = NanCode(0, 0, 0)
+ALL_ONES_SIGNED = NanCode(0x7F, 24, 0x80)
+TRUNCATED = NanCode(0, 0, 0xFFFFE000)  # a NaN with a payload in the low 13 bits only becomes infinity
+
+
+@njit
+def _cast(x, out, fmt, policy, nan):
+    """out[i] = code of x[i] in fmt, as `round_to` gives it; x float32 (n,), out unsigned (n,)."""
+    for i in range(len(x)):
+        bits = np.int64(f32_to_bits(x[i]))
+        number = unpack(bits, FP32)
+        code = round_to(number.kind, number.sign, number.exp, number.sig, fmt, policy, 0).code
+        patched = (number.kind == NAN) & ((nan.fill | nan.mask) > 0)
+        out[i] = where(patched, nan.fill | ((bits >> nan.shift) & nan.mask), code)
+
+
+def cast(name: str, *names: str, nan: NanCode = BY_POLICY) -> Operation:
+    """The cast to a format of the registry under policies named as for `policies.policy`."""
+    fmt, how = FORMATS[name], policy(*names)
+    return Operation(lambda x, out: _cast(x, out, fmt, how, nan), np.dtype(f"u{container_bits(fmt) // 8}"))
+
+
+#: recorded name -> how lpsim computes it
+PLAN: dict[str, Operation] = {
+    "ptx:cvt.rn.bf16.f32": cast("bf16", "rne", "ieee", "nvidia"),
+    "ptx:cvt.rz.bf16.f32": cast("bf16", "rtz", "ieee", "nvidia"),
+    "ptx:cvt.rn.f16.f32": cast("fp16", "rne", "ieee", "nvidia"),
+    "ptx:cvt.rz.f16.f32": cast("fp16", "rtz", "ieee", "nvidia"),
+    "ptx:cvt.rn.satfinite.e4m3x2.f32": cast("e4m3fn", "rne", "satfinite", "nvidia"),
+    "ptx:cvt.rn.satfinite.e5m2x2.f32": cast("e5m2", "rne", "satfinite", "nvidia"),
+    "ptx:cvt.rna.tf32.f32": cast("tf32", "rna", nan=TRUNCATED),
+    "torch:bf16": cast("bf16", "rne", "ieee", "nvidia"),
+    "torch:fp16": cast("fp16", "rne", "ieee", "nvidia"),
+    "torch:e4m3fn": cast("e4m3fn"),
+    "torch:e5m2": cast("e5m2", nan=ALL_ONES_SIGNED),
+}
+PLAN |= {  # Triton's casts are these instructions
+    f"triton:{name}": PLAN[f"ptx:cvt.{instruction}.f32"]
+    for name, instruction in {
+        "bf16": "rn.bf16",
+        "fp16": "rn.f16",
+        "e4m3": "rn.satfinite.e4m3x2",
+        "e5m2": "rn.satfinite.e5m2x2",
+        "bf16rtz": "rz.bf16",
+        "fp16rtz": "rz.f16",
+    }.items()
+}
+PLAN |= {
+    f"{'ptx' if '.' in name else 'triton'}:{name}": Operation(loop, np.float32)
+    for name, loop in ARRAYS.items()
+    if not name.startswith("div")  # two operands
+}
 
 
 @functools.cache
@@ -60,43 +137,49 @@ def weighted_sum(y, weights):
     return total
 
 
-def _partial(loop: Loop, dtype, chunks: list[int], starts: range) -> np.ndarray:
-    """uint64 (len(chunks),): what the blocks of inputs beginning at `starts` contribute to each chunk."""
+def _partial(loop: Loop, dtype, chunks: list[int], start: int, stop: int) -> np.ndarray:
+    """uint64 (len(chunks),): what the inputs j = start .. stop - 1 contribute to the digest of each chunk."""
     x, weights = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.uint64)
     out = np.empty(BLOCK, dtype)
     codes = out.view(f"u{out.itemsize}")
     totals = np.zeros(len(chunks), np.uint64)
-    for start in starts:
-        fill_weights(start, weights)
+    for first in range(start, stop, BLOCK):
+        fill_weights(first, weights)
         for k, chunk in enumerate(chunks):
-            fill_inputs((chunk << CHUNK_BITS) + start, x)
+            fill_inputs((chunk << CHUNK_BITS) + first, x)
             loop(x, out)
             totals[k : k + 1] += u64(weighted_sum(codes, weights))  # as an array: wraps silently
     return totals
 
 
-def digests(
-    loop: Loop, dtype=np.float32, chunks: Iterable[int] = range(CHUNKS), threads: int = 2
-) -> np.ndarray:
+def digests(loop: Loop, dtype=np.float32, chunks: Iterable[int] = range(CHUNKS)) -> np.ndarray:
     """uint64 (number of chunks,): the digest of each chunk of inputs under `loop`.
 
-    loop(x, out): compiled without the interpreter lock; fills out, of `dtype`, from float32 x of the same length.
-    The threads share the inputs of a chunk, so the weights are made once for all chunks; sums modulo 2^64
-    come out the same for any number of them.
+    loop(x, out): fills out, of `dtype`, from float32 x of the same length; without the interpreter lock, or
+    the threads wait for each other. They share the inputs of every chunk, so that weights are made once for
+    all chunks. Sums modulo 2^64 are the same in any order. Raises ValueError for a chunk that does not exist.
     """
     wanted = [int(chunk) for chunk in chunks]
     if any(not 0 <= chunk < CHUNKS for chunk in wanted):
         raise ValueError(f"chunks must be 0 to {CHUNKS - 1}, got {wanted}")
-    shares = [range(t * BLOCK, 1 << CHUNK_BITS, threads * BLOCK) for t in range(threads)]
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(lambda share: _partial(loop, dtype, wanted, share), shares))
-    return np.sum(parts, axis=0, dtype=np.uint64)
+    parts = np.zeros((PIECES, len(wanted)), np.uint64)
+
+    def body(start, stop):
+        parts[start * PIECES >> CHUNK_BITS] = _partial(loop, dtype, wanted, start, stop)
+
+    parallel_for(body, 1 << CHUNK_BITS, (1 << CHUNK_BITS) // PIECES)
+    return parts.sum(axis=0, dtype=np.uint64)
 
 
 def mismatches(
-    name: str, loop: Loop, dtype=np.float32, chunks: Iterable[int] = range(CHUNKS), threads: int = 2
-):
-    """list of int: the chunks in which `loop` does not give what the recording `name` says; empty if all agree."""
+    name: str, operation: Operation | None = None, chunks: Iterable[int] = range(CHUNKS)
+) -> list[int]:
+    """The chunks in which an operation does not give what the recording `name` says; empty if all agree.
+
+    operation: by default PLAN[name]. Raises KeyError for a name without a recording.
+    """
+    operation = operation or PLAN[name]
     wanted = list(chunks)
-    ours = digests(loop, dtype, wanted, threads)
-    return [chunk for chunk, digest in zip(wanted, ours, strict=True) if digest != recorded()[name][chunk]]
+    expected = recorded()[name][wanted]
+    ours = digests(operation.loop, operation.dtype, wanted)
+    return [chunk for chunk, a, b in zip(wanted, ours, expected, strict=True) if a != b]

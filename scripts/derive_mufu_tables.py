@@ -51,7 +51,7 @@ FRACTIONS = 1 << 23
 
 
 def recorded(name: str) -> np.ndarray:
-    """int32 (2^23,): the unit's results y for the fractions 0 .. 2^23 - 1 of one binade, from the recording."""
+    """int32 (2^23,): the unit's results y for the fractions 0 .. 2^23 - 1 of one binade, as recorded."""
     steps = np.frombuffer(lzma.decompress((RECORDINGS / f"mufu_{name}.i8.xz").read_bytes()), np.int8)
     steps = np.concatenate([np.array([FIRST_BITS[name]], np.int32), steps.astype(np.int32)])
     origin = BITS_OF_2_23[name.split("_")[0]] - FRACTIONS
@@ -59,7 +59,7 @@ def recorded(name: str) -> np.ndarray:
 
 
 def crc32(name: str, y: np.ndarray) -> str:
-    """CRC-32 of y as little-endian int32; for ex2 of its fraction field, as published fingerprints have it."""
+    """CRC-32 of y as little-endian int32; for ex2 of its fraction field, as fingerprints elsewhere have it."""
     y = y & (FRACTIONS - 1) if name.startswith("ex2") else y
     return f"{zlib.crc32(y.astype('<i4').tobytes()):08x}"
 
@@ -106,7 +106,7 @@ def solve_segment(y, xl, square, first, shape) -> tuple[int, int, int]:
 
 
 def derive(name: str) -> dict:
-    """One table: its shape, its coefficients (lists of ints, one per segment) and the CRC-32 of its results."""
+    """One table: its shape, its coefficients (lists of ints, one per segment), the CRC-32 of its results."""
     shape = SHAPES[name]
     y = recorded(name)
     size = FRACTIONS // shape["segments"]
@@ -124,9 +124,9 @@ def derive(name: str) -> dict:
 def document() -> str:
     """The text of mufu.json."""
     head = {
-        "about": "Coefficients of the MUFU interpolators of NVIDIA GPUs (sm_90), one (c0, c1, c2) per segment.",
+        "about": "Coefficients of the MUFU interpolators (NVIDIA sm_90), one (c0, c1, c2) per segment.",
         "source": "scripts/derive_mufu_tables.py, from H200 recordings lpsim/data/h200/mufu_*.i8.xz.",
-        "evidence": "measured: all 2^23 results of each binade (rsqrt_1_2: but v = 1, which the unit answers apart)",
+        "evidence": "measured: all 2^23 results of each binade (but v = 1 of rsqrt, which is answered apart)",
         "formula": "y = ((c0 << s0) + k1*c1*xl + k2*c2*S(mul*xl) + bias) >> shift;"
         " segment = top bits of the 23-bit fraction, xl = the xl_bits below them; S: core/special_squarer.py",
         "tables": {name: derive(name) for name in SHAPES},

@@ -14,7 +14,7 @@ from .._jit import njit
 
 
 def inlined(function):
-    """`njit`, and always inlined: a loop around a call does not vectorise, and LLVM leaves large bodies uninlined."""
+    """`njit`, and always inlined: LLVM leaves large bodies uninlined, and a loop around a call stays scalar."""
     dispatcher = njit(function)
     dispatcher.targetoptions["forceinline"] = True
     return dispatcher
@@ -31,7 +31,7 @@ def _cast(argument, result):
 
 @intrinsic
 def f32_to_bits(typingctx, x):
-    """uint32 bit pattern of a float32. Other argument types are refused when compiling: nothing is rounded."""
+    """uint32 bit pattern of a float32. Any other type is refused when compiling: nothing is rounded."""
     if x == types.float32:
         return _cast(types.float32, types.uint32)
 
@@ -64,7 +64,7 @@ def bits_to_f64(typingctx, bits):
 
 @intrinsic
 def select(typingctx, condition, a, b):
-    """a if condition else b, as one instruction: never a branch, so a loop over it vectorises. a, b: one type."""
+    """a if condition else b (of one type) as one instruction, never a branch: a loop over it vectorises."""
     if condition == types.boolean and a == b:
 
         def generate(context, builder, signature, args):

@@ -4,7 +4,7 @@ The same functions as in `core.special_mufu`, which is the one to read; tests ho
 one against recordings of all 2^32 inputs. What differs is made for speed only: everything in uint32 (a loop
 over these functions vectorises), one packed table entry, selects instead of branches.
 Use them in any compiled code: `y = ex2_f32(x)`, float32 in and out. Over whole arrays the loops of
-`core.special_loops` are faster: they fetch table entries apart, which the halves below (_index, _value) allow.
+`core.special_loops` are faster: they fetch table entries apart, hence the halves (_index, _value) below.
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ def squarer32(x):
 
 @inlined
 def _interpolate(c0, c12, fraction, x, sign1, sign2, bias, s0):
-    """y = (c0 + ((bias + sign1*c1*low + sign2*c2*S(x)) >> s0)) >> 2 modulo 2^32; see `special_tables.packed`."""
+    """y = (c0 + ((bias + sign1*c1*low + sign2*c2*S(x)) >> s0)) >> 2 modulo 2^32: `special_tables.packed`."""
     p = u32(bias + u32(sign1 * u32(u32(c12 & C1) * u32(fraction & LOW))))
     p = u32(p + u32(sign2 * u32(u32(c12 >> u32(C1_BITS)) * squarer32(x))))
     return u32(u32(c0 + u32(p >> u32(s0))) >> u32(2))
@@ -113,7 +113,7 @@ def rcp_value(x, c0, c12):
 
 @inlined
 def root_index(x):
-    """uint16: which entry of RSQRT or SQRT; the second half of them is for odd exponents (even biased fields)."""
+    """uint16: which entry of RSQRT or SQRT; their second half is for odd exponents (even biased fields)."""
     bits = f32_to_bits(x)
     odd = u32(u32(u32(~bits) >> u32(23 - 8)) & PARITY)
     return u16(u32(odd | u32(u32(bits & FRACTION) >> u32(LOW_BITS))))

@@ -9,7 +9,7 @@ def squarer(x):
 
     Definition: the folded partial products of x^2 are x_i*x_j in column i + j + 1 (i < j) and x_i in
     column 2i; all columns below 19 are left out, and the sum is shifted right by 19.
-    With x = 2^9*H + L that leaves H*H (less its own lowest column) and, of the cross terms, x_i*(H >> (9 - i)).
+    With x = 2^9*H + L that leaves H*H less its lowest column and, of the cross terms, x_i*(H >> (9 - i)).
     Source: Oberman and Siu, ARITH-17 (2005); which columns: confirmed by 2^23 H200 results per table.
     """
     high = x >> 9
