@@ -9,7 +9,7 @@ def p3109(bits: int, precision: int, signed=1, infinity=1) -> Format:
     return Format(bits, precision, bias, nans=1 - signed, infinity=infinity, signed=signed, negative_zero=0)
 
 
-#: hardware formats that are 8 bits or less and have no name in the registry yet, or may get one
+#: formats of 8 bits or less, written down from their definitions a second time, and small ones of our own
 ROWS: dict[str, Format] = {
     "e4m3fnuz": Format(8, 4, 8, negative_zero=0),
     "e5m2fnuz": Format(8, 3, 16, negative_zero=0),

@@ -132,6 +132,12 @@ def test_what_follows_from_a_row(name):
     assert formats.min_normal(fmt) == Fraction(2) ** ((1 if fmt.subnormals else 0) - fmt.exponent_bias)
 
 
+def test_registered_rows_are_these():
+    """rows.py writes them from their definitions a second time."""
+    named = [name for name in ROWS if name in formats.FORMATS or name.startswith("binary")]
+    assert {name: formats.lookup(name) for name in named} == {name: ROWS[name] for name in named}
+
+
 #: max, min normal, min positive, number of NaN codes. Source: OCP OFP8, OCP MX, ONNX (fnuz), IEEE P3109.
 PUBLISHED = {
     "e4m3fn": (448.0, 2.0**-6, 2.0**-9, 2),

@@ -125,7 +125,7 @@ def any_format(draw) -> Format:
     """Any checked row of at most 16 bits whose canonical NaN is defined."""
     signed = draw(st.integers(0, 1))
     bits = draw(st.integers(4 + signed, 16))
-    precision = draw(st.integers(max(1, bits - signed - 9), bits - signed - 1))
+    precision = draw(st.integers(max(1, bits - signed - 9), bits - signed))
     width = bits - signed - precision + 1
     zero = draw(st.integers(0, 1))
     negative_zero = draw(st.integers(0, signed & zero))
