@@ -164,7 +164,9 @@ class _Target:
 def _code_format(fmt, argument: str) -> Format:
     fmt = lookup(fmt, argument)
     if fmt == FP64:
-        raise ValueError(f"{argument}='fp64' is a source of values only: float64 arrays are their own values.")
+        raise ValueError(
+            f"{argument}='fp64' is a source of values only: float64 arrays are their own values."
+        )
     return fmt
 
 
@@ -212,7 +214,9 @@ def _map(piece: Callable, given: tuple, dtype: np.dtype, out, target: _Target | 
     flat = [border.flat_broadcast(x.array, shape) for x in given]
 
     def body(start: int, stop: int) -> None:
-        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity on their way to a narrower dtype
+        with np.errstate(
+            invalid="ignore", over="ignore"
+        ):  # NaN and infinity on their way to a narrower dtype
             flat_result[start:stop] = piece([x[start:stop] for x in flat], start, stop)
 
     parallel_for(body, result.size, GRAIN)

@@ -36,7 +36,9 @@ def _ml_dtype(name: str):
 def _from_torch(tensor, argument: str) -> np.ndarray:
     """The tensor's memory as an array; bf16 and float8 come as ml_dtypes."""
     if tensor.device.type != "cpu":
-        raise ValueError(f"{argument} is a tensor on {tensor.device}; lpsim computes on the CPU: pass {argument}.cpu().")
+        raise ValueError(
+            f"{argument} is a tensor on {tensor.device}; lpsim computes on the CPU: pass {argument}.cpu()."
+        )
     tensor = tensor.detach()
     name = formats.dtype_name(tensor.dtype)
     if name.startswith(NO_NUMPY):
@@ -54,7 +56,9 @@ def to_torch(array: np.ndarray):
     array = np.asarray(array)
     if array.dtype.kind == "V" or array.dtype.name.startswith(NO_NUMPY):
         carrier = {1: np.uint8, 2: np.int16}[array.dtype.itemsize]
-        return torch.from_numpy(np.ascontiguousarray(array).view(carrier)).view(getattr(torch, array.dtype.name))
+        return torch.from_numpy(np.ascontiguousarray(array).view(carrier)).view(
+            getattr(torch, array.dtype.name)
+        )
     return torch.from_numpy(array)
 
 
@@ -119,7 +123,9 @@ def codes(x, fmt: Format, argument: str = "codes") -> Given:
     array, wanted = given.array, code_dtype(fmt)
     if isinstance(x, int) and not isinstance(x, bool):
         if not 0 <= x < 1 << (fmt.bits + fmt.pad):
-            raise ValueError(f"{argument}={x} is not a code of {formats.fmt_name(fmt)}: it has {fmt.bits} bits.")
+            raise ValueError(
+                f"{argument}={x} is not a code of {formats.fmt_name(fmt)}: it has {fmt.bits} bits."
+            )
         array = np.array(x, dtype=wanted)
     if float_format(array.dtype) == fmt:
         array = array.view(wanted) if array.ndim else array.reshape(1).view(wanted).reshape(())
@@ -130,9 +136,13 @@ def codes(x, fmt: Format, argument: str = "codes") -> Given:
         )
     limit, padding = 1 << (fmt.bits + fmt.pad), (1 << fmt.pad) - 1
     if limit <= np.iinfo(wanted).max and array.size and int(array.max()) >= limit:
-        raise ValueError(f"{argument} holds {int(array.max()):#x}, but {formats.fmt_name(fmt)} has {fmt.bits} bits.")
+        raise ValueError(
+            f"{argument} holds {int(array.max()):#x}, but {formats.fmt_name(fmt)} has {fmt.bits} bits."
+        )
     if padding and np.bitwise_and(array, padding).any():
-        raise ValueError(f"{argument} has bits set in the lowest {fmt.pad}, which {formats.fmt_name(fmt)} leaves zero.")
+        raise ValueError(
+            f"{argument} has bits set in the lowest {fmt.pad}, which {formats.fmt_name(fmt)} leaves zero."
+        )
     return Given(array, given.torch)
 
 
@@ -164,7 +174,11 @@ def holds(dtype: np.dtype, fmt: Format) -> bool:
     own = float_format(dtype)
     if own is None:
         return False
-    return formats.fits(fmt, own) and own.infinity >= fmt.infinity and formats.has_nan(own) >= formats.has_nan(fmt)
+    return (
+        formats.fits(fmt, own)
+        and own.infinity >= fmt.infinity
+        and formats.has_nan(own) >= formats.has_nan(fmt)
+    )
 
 
 def output(out, shape: tuple, dtype: np.dtype, argument: str = "out"):
@@ -174,7 +188,9 @@ def output(out, shape: tuple, dtype: np.dtype, argument: str = "out"):
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{argument} must be a NumPy array, got {type(out).__name__}.")
     if out.dtype != dtype or out.shape != shape:
-        raise ValueError(f"{argument} must be {dtype} of shape {shape}, got {out.dtype} of shape {out.shape}.")
+        raise ValueError(
+            f"{argument} must be {dtype} of shape {shape}, got {out.dtype} of shape {out.shape}."
+        )
     if not out.flags.writeable:
         raise ValueError(f"{argument} is read-only.")
     return out
@@ -199,13 +215,17 @@ def operand(x, name: str, fmt) -> tuple[Given, np.ndarray, Format]:
         return given, given.array.view(np.uint32) & np.uint32(0xFFFFE000), row
     if array.dtype.kind == "u":
         if row is None:
-            raise TypeError(f"{name} has dtype {array.dtype}: codes need fmt=, the format that they are codes of.")
+            raise TypeError(
+                f"{name} has dtype {array.dtype}: codes need fmt=, the format that they are codes of."
+            )
         given = codes(x, row, name)
         return given, given.array, row
     given = values(x, name)
     own = float_format(given.array.dtype)
     if row is None and own in (formats.FORMATS["fp32"], formats.FORMATS["fp64"]):
-        raise TypeError(f"{name} has dtype {given.array.dtype}: say with fmt= which format's grid its values are on.")
+        raise TypeError(
+            f"{name} has dtype {given.array.dtype}: say with fmt= which format's grid its values are on."
+        )
     row = row or own
     assert row is not None
     return given, on_grid(given.array, row, name), row

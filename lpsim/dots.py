@@ -3,6 +3,7 @@
 Three routines give the same bits:
   `core/dpa`    integers, one output at a time: the reference, for every unit
   `tile_f64`    float64 vectors: any data, units that end in a truncated fp32
+  `tile_i32`    float32 and int32 vectors: most data; the rest is seen, row by row, and left to `tile_f64`
 
 For compiled code (attention): `dot_tile(a, b, c, a_emin, b_emin, unit)`, callable from any @njit function,
     a (M, K), b (K, N) float32 arrays of any layout with exact values, c (M, N) float32 in place;
@@ -21,12 +22,11 @@ from .core.intrinsics import bits_to_f64
 from .formats import Format, container_bits, exponent_bits, has_nan
 from .machines import DotUnit
 from .threads import parallel_for
-from .tile_f64 import covers, dot_tile
+from .tiles import covers, dot_region, dot_tile
 
 __all__ = ["DotUnit", "covers", "dot", "dot_tile", "emin_of", "operand_values"]
 
-ROWS = COLUMNS = 256  #: of the tiles that a large dot is split into
-DEPTH = 1024  #: k at a time, at least one slab: bounds the memory of the packed operands
+ROWS = COLUMNS = 256  #: of the regions that a large dot is split into; fits the L2 cache with its panels
 GRAIN = 1 << 22  #: multiply-adds that one piece of work has at least, so that threads are worth their start
 
 
@@ -82,23 +82,16 @@ def operand_values(codes: np.ndarray, fmt: Format) -> np.ndarray:
 
 
 @njit
-def _dot_items(a, b, c, start, stop, depth, a_emin, b_emin, unit):
-    """Tiles number start .. stop of a batch: rows fastest, then columns, then matrices. c in place."""
+def _dot_items(a, b, c, start, stop, a_emin, b_emin, unit, quick):
+    """Regions number start .. stop of a batch: rows fastest, then columns, then matrices. c in place."""
     row_tiles = (c.shape[1] + ROWS - 1) // ROWS
     column_tiles = (c.shape[2] + COLUMNS - 1) // COLUMNS
     for item in range(start, stop):
         i0 = item % row_tiles * ROWS
         j0 = item // row_tiles % column_tiles * COLUMNS
         which = item // (row_tiles * column_tiles)
-        for k0 in range(0, a.shape[2], depth):
-            dot_tile(
-                a[which, i0 : i0 + ROWS, k0 : k0 + depth],
-                b[which, k0 : k0 + depth, j0 : j0 + COLUMNS],
-                c[which, i0 : i0 + ROWS, j0 : j0 + COLUMNS],
-                a_emin,
-                b_emin,
-                unit,
-            )
+        a_rows, b_columns = a[which, i0 : i0 + ROWS], b[which, :, j0 : j0 + COLUMNS]
+        dot_region(a_rows, b_columns, c[which], i0, j0, a_emin, b_emin, unit, quick)
 
 
 @njit
@@ -111,16 +104,14 @@ def _dot_reference(a, b, c, start, stop, a_fmt, b_fmt, unit):
             c[which, i, j] = dpa.dot(a[which, i, :], column, c[which, i, j], a_fmt, b_fmt, unit)
 
 
-def _tiled(a, b, c, unit: DotUnit, a_fmt: Format, b_fmt: Format) -> None:
+def _tiled(a, b, c, unit: DotUnit, a_fmt: Format, b_fmt: Format, quick: bool = True) -> None:
     a_values, b_values = operand_values(a, a_fmt), operand_values(b, b_fmt)
-    slab = unit.lanes * max(1, unit.k_width // 2)
-    depth = slab * max(1, DEPTH // slab)
     rows, columns = min(c.shape[1], ROWS), min(c.shape[2], COLUMNS)
     items = c.shape[0] * -(-c.shape[1] // ROWS) * -(-c.shape[2] // COLUMNS)
     grain = max(1, GRAIN // max(1, rows * columns * a.shape[2]))
 
     def piece(start, stop):
-        _dot_items(a_values, b_values, c, start, stop, depth, emin_of(a_fmt), emin_of(b_fmt), unit)
+        _dot_items(a_values, b_values, c, start, stop, emin_of(a_fmt), emin_of(b_fmt), unit, quick)
 
     parallel_for(piece, items, grain)
 

@@ -15,7 +15,7 @@ from typing import Unpack
 
 import numpy as np
 
-from . import exact, spell
+from . import border, exact, spell
 from .core import arith
 from .core.codec import FINITE, FP64, NAN, Number, pack_f64, unpack, unpack_f64
 from .core.rounding import Rounded, round_to
@@ -54,27 +54,35 @@ def encode(x, fmt, **rules: Unpack[Rules]) -> Explanation:
     """How x (a float, an int or a Fraction) is rounded to fmt. Raises as lp.encode does."""
     fmt, rule, word = _target(fmt, rules)
     if isinstance(x, float | np.floating):
-        number = _number(x, "x")
+        given = _number(x, "x")
+        source = border.float_format(np.asarray(x).dtype) or FP64
+        rows, number = _flushed("x", spell.binary64(float(x)), given, source, rule)
         known = _fraction(number)
-    elif isinstance(x, int | Fraction | np.integer) and not isinstance(x, bool):
+    elif isinstance(x, int | Fraction | np.signedinteger | np.uint64) and not isinstance(x, bool):
+        x = x if isinstance(x, Fraction) else int(x)
         known = Fraction(x)
         sign, exp, sig = (int(part[0]) for part in exact.parts(np.array([known], dtype=object)))
-        number = Number(FINITE, sign, exp, sig)
+        rows, number = [], Number(FINITE, sign, exp, sig)
     else:
         raise TypeError(f"x={x!r} must be a float, an int or a Fraction.")
     step = Rounded(*round_to(*number, fmt, rule, word))
-    source = () if isinstance(x, int | Fraction) else (("x", spell.binary64(float(x))),)
-    return _explain(f"{spell.number(x)} to {fmt_name(fmt)}", source, step, known, fmt, rules)
+    return _explain(f"{spell.number(x)} to {fmt_name(fmt)}", rows, step, known, fmt, rules)
 
 
 def convert(code: int, source, fmt, **rules: Unpack[Rules]) -> Explanation:
     """How the code of one format becomes a code of another. Raises as lp.convert does."""
-    origin = lookup(source, "source")
+    origin = _code_format(source, "source")
     fmt, rule, word = _target(fmt, rules)
-    number = Number(*unpack(int(code), origin))
+    checked = border.codes(code, origin, "code").array
+    if checked.ndim:
+        raise TypeError(f"code has shape {checked.shape}, but one code is explained at a time.")
+    bits = int(checked)
+    rows, number = _flushed(
+        fmt_name(origin), spell.code(bits, origin), Number(*unpack(bits, origin)), origin, rule
+    )
     step = Rounded(*round_to(*number, fmt, rule, word))
-    rows = ((f"{fmt_name(origin)}", spell.code(int(code), origin)),)
-    return _explain(f"{fmt_name(origin)} {int(code):#x} to {fmt_name(fmt)}", rows, step, _fraction(number), fmt, rules)
+    title = f"{fmt_name(origin)} {bits:#x} to {fmt_name(fmt)}"
+    return _explain(title, rows, step, _fraction(number), fmt, rules)
 
 
 def add(a: float, b: float, fmt, **rules: Unpack[Rules]) -> Explanation:
@@ -109,9 +117,7 @@ def fma(a: float, b: float, c: float, fmt, **rules: Unpack[Rules]) -> Explanatio
 
 def _target(fmt, rules: Rules) -> tuple[Format, Policy, int]:
     """The format, the policy, and the random integer of element 0 (or the one given)."""
-    row = lookup(fmt)
-    if row == FP64:
-        raise ValueError("fmt='fp64' is a source of values only.")
+    row = _code_format(fmt, "fmt")
     noise = rules.get("rounding")
     if not isinstance(noise, Stochastic):
         return row, policy(**rules), 0
@@ -125,9 +131,30 @@ def _target(fmt, rules: Rules) -> tuple[Format, Policy, int]:
     return row, policy(**rules), int(word)
 
 
+def _code_format(fmt, argument: str) -> Format:
+    row = lookup(fmt, argument)
+    if row == FP64:
+        raise ValueError(f"{argument}='fp64' is a source of values only: a float is its own value.")
+    return row
+
+
+def _flushed(label: str, text: str, n: Number, source: Format, rule: Policy) -> tuple[list, Number]:
+    """The rows of one operand, and what it counts as: zero of its sign if it is subnormal and is flushed."""
+    used = Number(*arith.flush(n, source, rule))
+    rows = [(label, text)]
+    if used != n:
+        rows.append(
+            ("flushed", f"{label} is subnormal in {fmt_name(source)} and counts as {spell.value(used)}")
+        )
+    return rows, used
+
+
 def _number(x, name: str) -> Number:
-    if isinstance(x, bool) or not isinstance(x, float | int | np.floating):
+    """A float, or an int that is one exactly, as a Number; TypeError for anything else."""
+    if isinstance(x, bool | np.longdouble) or not isinstance(x, float | int | np.floating):
         raise TypeError(f"{name}={x!r} must be a float.")
+    if isinstance(x, int) and (abs(x) >= 1 << 1024 or int(float(x)) != x):
+        raise TypeError(f"{name}={x!r} is not a binary64 value: pass the float that is meant.")
     return Number(*unpack_f64(int(np.float64(x).view(np.int64))))
 
 
@@ -148,22 +175,27 @@ def _operation(symbol: str, core, formula, operands: tuple, fmt, rules: Rules) -
     fmt, rule, word = _target(fmt, rules)
     numbers = [_number(x, name) for x, name in zip(operands, "abc", strict=False)]
     step = Rounded(*core(*numbers, fmt, rule, word))
-    known = [_fraction(n) for n in numbers]
+    rows, known = [], []
+    for x, name, n in zip(operands, "abc", numbers, strict=False):
+        more, used = _flushed(name, spell.operand(float(x), fmt), n, fmt, rule)
+        rows += more
+        known.append(_fraction(used))
     value = None if None in known else formula(*known)
-    rows = [(name, spell.operand(float(x), fmt)) for x, name in zip(operands, "abc", strict=False)]
     if symbol in ("+", "-") and value is not None:
         right = -known[1] if symbol == "-" else known[1]
         rows += spell.alignment(known[0], right)
     texts = [spell.number(x) for x in operands]
     title = f" {symbol} ".join(texts) if symbol in "+-*/" else f"{symbol}({', '.join(texts)})"
-    return _explain(f"{title} in {fmt_name(fmt)}", tuple(rows), step, value, fmt, rules)
+    return _explain(f"{title} in {fmt_name(fmt)}", rows, step, value, fmt, rules)
 
 
 def _explain(
-    title: str, rows: tuple, step: Rounded, value: Fraction | None, fmt: Format, rules: Rules
+    title: str, rows: list, step: Rounded, value: Fraction | None, fmt: Format, rules: Rules
 ) -> Explanation:
     if step.lost:
-        raise ValueError(f"{fmt_name(fmt)} has neither NaN nor infinity to answer with; see overflow= and nan=.")
+        raise ValueError(
+            f"{fmt_name(fmt)} has neither NaN nor infinity to answer with; see overflow= and nan=."
+        )
     result = Number(*unpack(step.code, fmt))
     got = _fraction(result)
     error = None if value is None or got is None else got - value

@@ -39,7 +39,9 @@ def p3109(bits: int, precision: int, signed: bool = True, extended: bool = True)
     Source: IEEE P3109 interim report 3.2.2, 4.1.
     """
     if not (3 <= bits <= 15 and 1 <= precision <= bits - signed):
-        raise ValueError(f"binary{bits}p{precision} is not a P3109 format: 3 <= K <= 15, 1 <= P <= K - {int(signed)}.")
+        raise ValueError(
+            f"binary{bits}p{precision} is not a P3109 format: 3 <= K <= 15, 1 <= P <= K - {int(signed)}."
+        )
     bias = 1 << (bits - precision - signed)
     return Format(
         bits, precision, bias, nans=int(not signed), infinity=int(extended), signed=int(signed), negative_zero=0
@@ -58,7 +60,10 @@ REGISTRY: dict[str, tuple[Format, str]] = {
     "e4m3fnuz": (Format(8, 4, 8, negative_zero=0), "AMD CDNA3: bias 8, NaN is 0x80"),
     "e5m2fnuz": (Format(8, 3, 16, negative_zero=0), "AMD CDNA3: bias 16, NaN is 0x80"),
     "e4m3b11fnuz": (Format(8, 4, 11, negative_zero=0), "ml_dtypes float8_e4m3b11fnuz: bias 11, NaN is 0x80"),
-    "e4m3": (ieee(8, 4), "ml_dtypes float8_e4m3: IEEE 754 pattern, with infinity (not OCP's E4M3, which is e4m3fn)"),
+    "e4m3": (
+        ieee(8, 4),
+        "ml_dtypes float8_e4m3: IEEE 754 pattern, with infinity (not OCP's E4M3, which is e4m3fn)",
+    ),
     "e3m4": (ieee(8, 5), "ml_dtypes float8_e3m4: IEEE 754 pattern"),
     "e3m2": (Format(6, 3, 3), "OCP MX 1.0, FP6 E3M2: no infinity, no NaN"),
     "e2m3": (Format(6, 4, 1), "OCP MX 1.0, FP6 E2M3: no infinity, no NaN"),
@@ -67,7 +72,10 @@ REGISTRY: dict[str, tuple[Format, str]] = {
         Format(8, 1, 127, nans=1, signed=0, zero=0, negative_zero=0, subnormals=0),
         "OCP MX 1.0, E8M0 scale: powers of two, no sign, no zero",
     ),
-    "ue4m3": (Format(7, 4, 7, nans=1, signed=0, negative_zero=0), "NVIDIA NVFP4 block scale: e4m3fn without its sign"),
+    "ue4m3": (
+        Format(7, 4, 7, nans=1, signed=0, negative_zero=0),
+        "NVIDIA NVFP4 block scale: e4m3fn without its sign",
+    ),
 }
 FORMATS: dict[str, Format] = {name: row for name, (row, _) in REGISTRY.items()}
 

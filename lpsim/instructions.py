@@ -20,7 +20,13 @@ CASTS = {
     "e5m2": {"nan": "nvidia", "overflow": "satfinite"},  # cvt.rn.satfinite.e5m2x2.f32
     "tf32": {"nan": "nvidia", "rounding": "rna"},  # cvt.rna.tf32.f32
 }
-ROUNDINGS = {"bf16": ("rne", "rtz"), "fp16": ("rne", "rtz"), "e4m3fn": ("rne",), "e5m2": ("rne",), "tf32": ("rna",)}
+ROUNDINGS = {
+    "bf16": ("rne", "rtz"),
+    "fp16": ("rne", "rtz"),
+    "e4m3fn": ("rne",),
+    "e5m2": ("rne",),
+    "tf32": ("rna",),
+}
 
 
 class Machine(NamedTuple):

@@ -90,7 +90,9 @@ def stochastic(*, bits: int, seed=None, stream=None, step=0, offset=0, variant="
             raise ValueError("Give either words= or seed= and stream=, not both.")
         return Stochastic(bits, variant=variant, words=_checked_words(words, bits))
     if seed is None or stream is None:
-        raise ValueError("stochastic rounding needs seed= and stream=: equal noise for two tensors is a fault.")
+        raise ValueError(
+            "stochastic rounding needs seed= and stream=: equal noise for two tensors is a fault."
+        )
     ranges = {"seed": (seed, 64), "stream": (stream, 32), "step": (step, 32), "offset": (offset, 62)}
     for name, (value, width) in ranges.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -124,10 +126,17 @@ def policy(rounding="rne", overflow="ieee", nan="canonical", subnormals="keep") 
     if isinstance(rounding, Stochastic):
         mode, noise_bits = VARIANTS[rounding.variant], rounding.bits
     elif isinstance(rounding, str) and rounding.startswith("stoch"):
-        raise ValueError("rounding='stochastic' needs its words: rounding=lp.stochastic(bits=, seed=, stream=).")
+        raise ValueError(
+            "rounding='stochastic' needs its words: rounding=lp.stochastic(bits=, seed=, stream=)."
+        )
     else:
         mode, noise_bits = choose("rounding", rounding, ROUNDINGS), 0
     flush_in, flush_out = choose("subnormals", subnormals, SUBNORMALS)
     return Policy(
-        mode, choose("overflow", overflow, OVERFLOWS), choose("nan", nan, NANS), flush_in, flush_out, noise_bits
+        mode,
+        choose("overflow", overflow, OVERFLOWS),
+        choose("nan", nan, NANS),
+        flush_in,
+        flush_out,
+        noise_bits,
     )

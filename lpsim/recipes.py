@@ -112,7 +112,9 @@ def with_site(given, **sites) -> Recipe:
         if name not in SITES:
             raise unknown("site", name, SITES)
         if name in NOT_IN.get(base.arithmetic, ()):
-            raise ValueError(f"recipe {base.name!r} has no site {name}: its {base.arithmetic} arithmetic fuses it.")
+            raise ValueError(
+                f"recipe {base.name!r} has no site {name}: its {base.arithmetic} arithmetic fuses it."
+            )
         sites[name] = Site(site) if isinstance(site, str) else site
         if sites[name] is not None:
             choose("rounding", sites[name].rounding, ROUNDINGS)

@@ -49,7 +49,11 @@ def operand(x: float, fmt: Format) -> str:
 
     for row in (fmt, FORMATS["fp32"]):
         if formats.has_nan(row) or x == x:
-            bits = int(encode(x, row, overflow="satfinite", nan="nvidia" if not formats.has_nan(row) else "canonical"))
+            bits = int(
+                encode(
+                    x, row, overflow="satfinite", nan="nvidia" if not formats.has_nan(row) else "canonical"
+                )
+            )
             back = float(decode(np.array([bits], dtype=f"uint{formats.container_bits(row)}"), row)[0])
             if back == x or (back != back and x != x):
                 return code(bits, row) + ("" if row == fmt else f"  (fp32: more bits than {fmt_name(fmt)})")
@@ -91,14 +95,25 @@ def cut(step: Rounded, x: Fraction, fmt: Format) -> list[tuple[str, str]]:
     low, high = (Fraction(s) * unit * (-1 if x < 0 else 1) for s in (step.kept, step.kept + 1))
     kept = f"{step.kept:0{fmt.precision}b}"
     point = kept[:-1] if fmt.precision == 1 else f"{kept[0]}.{kept[1:]}"
-    rows = [("kept | rest", f"{_sign(x)}{point or kept} | {discarded}   guard {step.guard}, sticky {step.sticky}")]
+    rows = [
+        ("kept | rest", f"{_sign(x)}{point or kept} | {discarded}   guard {step.guard}, sticky {step.sticky}")
+    ]
     if discarded != "0" and abs(low) <= formats.max_value(fmt):
-        rows.append(("neighbours", f"{_decimal(low)} and {_decimal(high)}, midpoint {_decimal((low + high) / 2)}"))
+        rows.append(
+            ("neighbours", f"{_decimal(low)} and {_decimal(high)}, midpoint {_decimal((low + high) / 2)}")
+        )
     return rows
 
 
 def rule(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
-    """The decision in words."""
+    """The decision in words, and whether the rounded result was flushed after it."""
+    flushed = result.kind == FINITE and result.sig == 0 and step.kept + step.up > 0 and not step.overflow
+    return _decision(step, result, rules, fmt) + (
+        "; a subnormal result is flushed to zero" if flushed else ""
+    )
+
+
+def _decision(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
     rounding = rules.get("rounding", "rne")
     name = f"stochastic {rounding.variant}" if isinstance(rounding, Stochastic) else str(rounding)
     if step.kind == NAN or (result.kind == NAN and step.kind == FINITE and not step.overflow):
@@ -106,7 +121,11 @@ def rule(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
     if step.kind == INFINITE:
         return f"infinity; overflow={rules.get('overflow', 'ieee')!r}"
     if step.overflow:
-        became = {FINITE: "the largest finite value", INFINITE: "infinity", NAN: "NaN, since there is no infinity"}
+        became = {
+            FINITE: "the largest finite value",
+            INFINITE: "infinity",
+            NAN: "NaN, since there is no infinity",
+        }
         limit = _decimal(formats.max_value(fmt))
         return f"above the largest finite value {limit}: overflow={rules.get('overflow', 'ieee')!r} gives {became[result.kind]}"
     if not step.guard and not step.sticky:

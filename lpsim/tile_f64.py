@@ -1,4 +1,4 @@
-"""The dot of one tile in float64: exact for any data, without special cases.
+"""One block of a dot in float64: exact for any data, without special cases.
 
 Why float64 arithmetic gives the integers of `core/dpa`: operands have at most 11 significant bits, so a
 product has at most 22 and its magnitude lies between 2^-272 and 2^256: exact. Multiplying by a power of two
@@ -8,129 +8,150 @@ hardware gives. There is no multiply-add to contract: a product is scaled and tr
 
 The maximum with e_zero is taken always, not only beside a zero term: without one, c is not zero and its
 exponent is at least that of the smallest normal, which is above e_zero. `covers` asks for just that.
+
+Operands come in panels: [lane][column], columns contiguous, for one block of k. The rows of A are the
+columns of its transpose. Indices are unsigned and arrays are written by one name only, so that LLVM
+vectorises every loop over columns.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from ._jit import njit
-from .core.bits import clamp, where
-from .core.dpa import block_count, block_k
-from .core.intrinsics import bits_to_f64, f32_to_bits, f64_to_bits
+from .core.bits import where
+from .core.dpa import block_k
+from .core.intrinsics import bits_to_f64, f32_to_bits, f64_to_bits, inlined, select
 from .policies import RTZ
 
-i16, i32, u64, f64 = np.int16, np.int32, np.uint64, np.float64
+i16, i32, u32, u64, f32, f64 = np.int16, np.int32, np.uint32, np.uint64, np.float32, np.float64
 
 NOTHING = -10000  #: exponent of a zero operand: below every other, and two of them fit in int16
 GROUP = 8  #: lanes that the compiler unrolls; units with other numbers of lanes are padded with zeros
-COLUMNS = (
-    128  #: columns at a time: a block of B (32 lanes of float64 and int16) then fits in the L1 and L2 caches
-)
-SIXTEEN = 16  #: columns are padded to full vectors of int16
-
-F64_ONE = 1023 << 52
+F64_TWICE_ONE = 2 * (1023 << 52)
 NAN_F32 = np.uint32(0x7FFFFFFF).view(np.float32)
+
+
+class Panel(NamedTuple):
+    """One block of an operand, arrays (padded lanes, width)."""
+
+    values: np.ndarray  #: float64
+    exponents: np.ndarray  #: int16
+
+
+class Rows(NamedTuple):
+    """Work space for one row of a block, arrays (width,)."""
+
+    largest: np.ndarray  #: int16: the largest exponent of the products
+    scale: np.ndarray  #: float64: 2^(fraction_bits - E)
+    total: np.ndarray  #: float64: the sum of truncated terms
 
 
 @njit
 def covers(unit):
-    """True if float64 can compute this unit: it truncates, in fp32's range, and e_zero is below c's exponents."""
+    """True if float64 can compute this unit: it truncates, in fp32, with e_zero below c's exponents."""
     lane_bits = where(unit.lanes > 32, 7, 6)
     fits = (unit.fraction_bits + 2 + lane_bits <= 53) & (unit.lanes <= 64)
     return fits & (unit.rounding == RTZ) & (unit.exponent_bits == 8) & (unit.e_zero <= -126)
 
 
 @njit
-def padded_lanes(unit):
-    """Lanes rounded up to whole groups."""
-    return (unit.lanes + GROUP - 1) // GROUP * GROUP
+def padded(n, multiple):
+    """n rounded up to a multiple."""
+    return (n + multiple - 1) // multiple * multiple
 
 
 @njit
-def operand_exponent(x, emin):
-    """int16 exponent that float32 x takes part with, at least emin; NOTHING for zero, 0 for NaN and Inf."""
-    bits = np.int64(f32_to_bits(x)) & 0x7FFFFFFF
-    e = (bits >> 23) - 127
-    e = where(e < emin, emin, e)
-    return i16(where(bits == 0, NOTHING, where(e == 128, 0, e)))
+def new_panel(lanes, width):
+    return Panel(np.empty((lanes, width), f64), np.empty((lanes, width), i16))
 
 
 @njit
-def pack_rows(a, emin, unit, values, exponents):
-    """Rows of A in the order of the blocks: values and exponents (M, P), P = blocks * padded lanes."""
-    lanes = padded_lanes(unit)
-    for i in range(a.shape[0]):
-        for number in range(block_count(a.shape[1], unit)):
-            for lane in range(lanes):
-                k = block_k(number, lane, unit)
-                inside = (lane < unit.lanes) & (k < a.shape[1])
-                x = a[i, k] if inside else np.float32(0)
-                values[i, number * lanes + lane] = f64(x)
-                exponents[i, number * lanes + lane] = operand_exponent(x, emin)
+def new_rows(width):
+    return Rows(np.empty(width, i16), np.empty(width, f64), np.empty(width, f64))
 
 
 @njit
-def pack_columns(b, first, count, emin, unit, values, exponents):
-    """Columns first .. first + count of B, as `pack_rows`, k outermost; zeros up to the arrays' width."""
-    lanes = padded_lanes(unit)
-    for number in range(block_count(b.shape[0], unit)):
-        for lane in range(lanes):
-            p = number * lanes + lane
-            k = block_k(number, lane, unit)
-            if (lane < unit.lanes) & (k < b.shape[0]):
-                for j in range(u64(count)):
-                    x = b[k, u64(first) + j]
-                    values[p, j] = f64(x)
-                    exponents[p, j] = operand_exponent(x, emin)
-                for j in range(u64(count), u64(values.shape[1])):
-                    values[p, j] = 0.0
-                    exponents[p, j] = NOTHING
-            else:
-                for j in range(u64(values.shape[1])):
-                    values[p, j] = 0.0
-                    exponents[p, j] = NOTHING
+def gather(x, first, number, unit, raw):
+    """raw[lane, j] = x[k, first + j] for the lanes of one block of k; zeros where there is no such k or column.
+
+    Walks x along its shorter stride, so that a transposed operand is not fetched anew for each lane.
+    """
+    lanes, width = u64(raw.shape[0]), u64(raw.shape[1])
+    count = u64(max(min(raw.shape[1], x.shape[1] - first), 0))
+    for lane in range(lanes):
+        for j in range(width):
+            raw[lane, j] = f32(0)
+    if x.strides[0] < x.strides[1]:
+        for j in range(count):
+            for lane in range(u64(unit.lanes)):
+                k = block_k(number, np.int64(lane), unit)
+                if k < x.shape[0]:
+                    raw[lane, j] = x[u64(k), u64(first) + j]
+    else:
+        for lane in range(u64(unit.lanes)):
+            k = block_k(number, np.int64(lane), unit)
+            if k < x.shape[0]:
+                for j in range(count):
+                    raw[lane, j] = x[u64(k), u64(first) + j]
 
 
 @njit
-def _largest_exponents(ea, eb, i, p0, lanes, n, largest):
+def pack(raw, emin, panel):
+    """Values and exponents (at least emin; NOTHING for zeros; 0 for Inf and NaN) of a gathered block."""
+    for lane in range(u64(raw.shape[0])):
+        for j in range(u64(raw.shape[1])):
+            bits = f32_to_bits(raw[lane, j]) & u32(0x7FFFFFFF)
+            e = max(i32(i32(bits >> u32(23)) - i32(127)), i32(emin))
+            e = select(e == i32(128), i32(0), e)
+            panel.exponents[lane, j] = i16(select(bits == u32(0), i32(NOTHING), e))
+    for lane in range(u64(raw.shape[0])):
+        for j in range(u64(raw.shape[1])):
+            panel.values[lane, j] = f64(raw[lane, j])
+
+
+@inlined
+def _largest_exponents(ea, eb, i, largest):
     """largest[j] = max over the block's lanes of ea + eb."""
-    for j in range(u64(n)):
+    n = u64(eb.shape[1])
+    for j in range(n):
         largest[j] = i16(2 * NOTHING)
-    for g in range(u64(p0), u64(p0 + lanes), u64(GROUP)):
-        for j in range(u64(n)):
+    for g in range(u64(0), u64(eb.shape[0]), u64(GROUP)):
+        for j in range(n):
             m = largest[j]
             for k in range(u64(GROUP)):
-                m = max(m, i16(ea[i, g + k] + eb[g + k, j]))
+                m = max(m, i16(ea[g + k, i] + eb[g + k, j]))
             largest[j] = m
 
 
-@njit
-def _begin(c, i, first, n, largest, unit, scale, total):
-    """scale = 2^(fraction_bits - E), total = the truncated accumulator, for n columns of row i of c."""
+@inlined
+def _begin(c, i, first, n, work, unit):
+    """The scale, and the truncated accumulator, for n columns of row i of c."""
+    least, digits = i32(unit.e_zero), i32(unit.fraction_bits + 1023)
     for j in range(u64(n)):
         x = c[i, u64(first) + j]
-        bits = np.int64(f32_to_bits(x)) & 0x7FFFFFFF
-        e = (bits >> 23) - 127
-        e = where(e < -126, -126, e)
-        e = where((bits == 0) | (e == 128), unit.e_zero, e)
-        e = max(e, np.int64(largest[j]), unit.e_zero)
-        s = bits_to_f64((unit.fraction_bits - e + 1023) << 52)
-        scale[j] = s
-        total[j] = np.trunc(f64(x) * s)
+        bits = f32_to_bits(x) & u32(0x7FFFFFFF)
+        e = max(i32(i32(bits >> u32(23)) - i32(127)), i32(-126))
+        e = select((bits == u32(0)) | (e == i32(128)), least, e)
+        e = max(max(e, i32(work.largest[j])), least)
+        s = bits_to_f64(np.int64(i32(digits - e)) << 52)
+        work.scale[j] = s
+        work.total[j] = np.trunc(f64(x) * s)
 
 
-@njit
-def _multiply(a, b, i, p0, lanes, n, scale, total):
+@inlined
+def _multiply(a, b, i, scale, total):
     """total[j] += trunc(a * b * scale) for every lane of the block."""
-    for g in range(u64(p0), u64(p0 + lanes), u64(GROUP)):
-        for j in range(u64(n)):
+    for g in range(u64(0), u64(b.shape[0]), u64(GROUP)):
+        for j in range(u64(b.shape[1])):
             s, t = scale[j], total[j]
             for k in range(u64(GROUP)):
-                t += np.trunc(a[i, g + k] * b[g + k, j] * s)
+                t += np.trunc(a[g + k, i] * b[g + k, j] * s)
             total[j] = t
 
 
-@njit
-def _end(c, i, first, n, scale, total, unit):
+@inlined
+def _end(c, i, first, n, work, unit):
     """c = total / scale, truncated to output_fraction bits, subnormals kept; NaN canonical, zero positive.
 
     Clearing low bits of a float64 truncates it to a number of significant bits. Below the normal range of
@@ -141,36 +162,19 @@ def _end(c, i, first, n, scale, total, unit):
     from_units = bits_to_f64((1023 - 126 - unit.output_fraction) << 52)
     least_normal = bits_to_f64((1023 - 126) << 52)
     for j in range(u64(n)):
-        inverse = bits_to_f64(2 * F64_ONE - f64_to_bits(scale[j]))
-        v = bits_to_f64(f64_to_bits(total[j]) & keep) * inverse
-        v = np.trunc(v * to_units) * from_units if abs(v) < least_normal else v
+        inverse = bits_to_f64(F64_TWICE_ONE - f64_to_bits(work.scale[j]))
+        v = bits_to_f64(f64_to_bits(work.total[j]) & keep) * inverse
+        tiny = np.trunc(v * to_units) * from_units
+        v = select(abs(v) < least_normal, tiny, v)
         v += 0.0  # a zero is +0
-        c[i, u64(first) + j] = np.float32(v) if v == v else NAN_F32
+        c[i, u64(first) + j] = select(v == v, f32(v), NAN_F32)
 
 
-@njit
-def dot_tile(a, b, c, a_emin, b_emin, unit):
-    """c = the chained dot of a and b on the accumulator c, in place; inside other compiled code too.
-
-    a (M, K), b (K, N): float32 arrays of any layout, holding exact values of their formats (tf32 already cut
-    to 19 bits; subnormals, Inf and NaN allowed). c (M, N): float32, zeros for no accumulator.
-    a_emin, b_emin: exponent of the formats' smallest normal number (`operand_emin`). unit: DotUnit that
-    `covers`. Zero-padding of K, the order of k and the rounding are the unit's. Source: `core/dpa`.
-    """
-    a_emin, b_emin = min(a_emin, unit.widened_emin), min(b_emin, unit.widened_emin)
-    rows, columns = c.shape
-    lanes, blocks = padded_lanes(unit), block_count(a.shape[1], unit)
-    width = clamp((columns + SIXTEEN - 1) // SIXTEEN * SIXTEEN, 0, COLUMNS)
-    av, ae = np.empty((rows, blocks * lanes), f64), np.empty((rows, blocks * lanes), i16)
-    bv, be = np.empty((blocks * lanes, width), f64), np.empty((blocks * lanes, width), i16)
-    largest, scale, total = np.empty(width, i16), np.empty(width, f64), np.empty(width, f64)
-    pack_rows(a, a_emin, unit, av, ae)
-    for first in range(0, columns, COLUMNS):
-        n = min(COLUMNS, columns - first)
-        pack_columns(b, first, n, b_emin, unit, bv, be)
-        for p0 in range(0, blocks * lanes, lanes):
-            for i in range(u64(rows)):
-                _largest_exponents(ae, be, i, p0, lanes, width, largest)
-                _begin(c, i, first, n, largest, unit, scale, total)
-                _multiply(av, bv, i, p0, lanes, n, scale, total)
-                _end(c, i, first, n, scale, total, unit)
+@inlined
+def row(a, b, i, c, ci, first, n, work, unit):
+    """One block for row ci of c, columns first .. first + n, in place. a, b: Panels; row ci is column i of a."""
+    _largest_exponents(a.exponents, b.exponents, i, work.largest)
+    _begin(c, ci, first, n, work, unit)
+    # The columns beyond n hold whatever was there; their results are not used.
+    _multiply(a.values, b.values, i, work.scale, work.total)
+    _end(c, ci, first, n, work, unit)

@@ -67,7 +67,9 @@ def _tile(call: inputs.Call, first_key: int) -> tuple[slice, slice, np.ndarray |
 
 def _rounded_output(call: inputs.Call, rules: recipes.Recipe, o: np.ndarray) -> np.ndarray:
     """o at its site: codes if the user gave codes, q's dtype if that holds them, else float32."""
-    fmt: Format = site_format(rules.O, call.fmt) if rules.O is not None else site_format(recipes.Site("fp32"), call.fmt)
+    fmt: Format = (
+        site_format(rules.O, call.fmt) if rules.O is not None else site_format(recipes.Site("fp32"), call.fmt)
+    )
     rounding = rules.O.rounding if rules.O is not None else "rne"
     codes = np.asarray(arrays.encode(o, fmt, rounding=rounding, nan="nvidia"))
     if call.dtype.kind == "u" and fmt == call.fmt:

@@ -54,7 +54,9 @@ def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt) -> Call:
     read = [border.operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     rows = {row for _, _, row in read}
     if len(rows) > 1:
-        raise ValueError(f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree.")
+        raise ValueError(
+            f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree."
+        )
     row = rows.pop()
     if fmt_name(row) not in MODELLED:
         raise NotModelled(f"attention in {fmt_name(row)} is not modelled; modelled: {', '.join(MODELLED)}.")
@@ -62,7 +64,9 @@ def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt) -> Call:
     _check_shapes(*shapes, bool(causal))
     batch, (n, d), n_keys = shapes[0][:-2], shapes[0][-2:], shapes[1][-2]
     tile = _check_block(recipe.block if block is None else block, n, n_keys)
-    operands = [_operand(np.ascontiguousarray(codes).reshape(-1, *codes.shape[-2:]), row) for _, codes, _ in read]
+    operands = [
+        _operand(np.ascontiguousarray(codes).reshape(-1, *codes.shape[-2:]), row) for _, codes, _ in read
+    ]
     given = read[0][0]
     torch = any(g.torch for g, _, _ in read)
     return Call(

@@ -47,15 +47,21 @@ def formats() -> None:
             "yes" if row.negative_zero else "no",
         )
     out.print(table)
-    out.print("p: precision, the implicit bit included. Values to three digits; rows are exact in lpsim.formats.\n")
+    out.print(
+        "p: precision, the implicit bit included. Values to three digits; rows are exact in lpsim.formats.\n"
+    )
     for name, (_, source) in rows.REGISTRY.items():
         out.print(f"[bold]{name:>7}[/bold]  {source}")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def explain(
-    expression: Annotated[str, typer.Argument(help="One quoted expression: '-2.40625 + -2.296875', '449', 'sqrt(2)'.")],
-    fmt: Annotated[str, typer.Option("--fmt", help="The format to round to; `lpsim formats` lists them.")] = "bf16",
+    expression: Annotated[
+        str, typer.Argument(help="One quoted expression: '-2.40625 + -2.296875', '449', 'sqrt(2)'.")
+    ],
+    fmt: Annotated[
+        str, typer.Option("--fmt", help="The format to round to; `lpsim formats` lists them.")
+    ] = "bf16",
     rounding: Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn or rto.")] = "rne",
     overflow: Annotated[str, typer.Option(help="ieee, saturate or satfinite.")] = "ieee",
     nan: Annotated[str, typer.Option(help="canonical, propagate or nvidia.")] = "canonical",
@@ -68,7 +74,11 @@ def explain(
     from .expression import evaluate
 
     try:
-        out.print(str(evaluate(expression, fmt, rounding=rounding, overflow=overflow, nan=nan)), markup=False, soft_wrap=True)
+        out.print(
+            str(evaluate(expression, fmt, rounding=rounding, overflow=overflow, nan=nan)),
+            markup=False,
+            soft_wrap=True,
+        )
     except (ValueError, TypeError) as error:
         raise refuse(error) from None
 

@@ -14,14 +14,16 @@ RESIDUAL = -0.0008654594421387  # what many keys with small weights had added up
 def replay(out: Console, working) -> bool:
     """Part (a): recorded H200 runs, computed again. True if every bit agrees."""
     out.rule("1. A recorded H200 run of flash attention, computed again on this machine")
-    table = Table("inputs", "format", "q, k, v", "causal", "O differing", "l differing", "m differing", "bits compared")
+    table = Table("inputs", "format", "q, k, v", "causal", "O", "l", "m", "bits", title="values that differ")
     wrong = bits = 0
     for case in recorded.cases():
         with working(f"recipe triton on recorded inputs '{case['inputs']}' (the first call compiles)"):
             found = recorded.replay(case)
-        counts = [f"{found.differing[name]} of {found.compared[name]}" for name in ("o", "l", "m")]
-        shape = " x ".join(map(str, found.shape))
-        table.add_row(found.inputs, found.fmt, shape, "yes" if found.causal else "no", *counts, f"{found.bits:,}")
+        counts = [str(found.differing[name]) for name in ("o", "l", "m")]
+        shape = "x".join(map(str, found.shape))
+        table.add_row(
+            found.inputs, found.fmt, shape, "yes" if found.causal else "no", *counts, f"{found.bits:,}"
+        )
         wrong += sum(found.differing.values())
         bits += found.bits
     out.print(table)
@@ -53,44 +55,37 @@ def additions(out: Console) -> None:
 def build_up(out: Console, working, path: Path) -> None:
     """Parts (c) and (d): the signed error of O key by key, the remedy, and the figure."""
     out.rule("3. The signed error of O, key by key")
-    qkv = buildup.inputs()
     curves = {}
-    for name, recipe in buildup.recipes_compared().items():
-        with working(f"attention over the keys 0..t for each t, recipe {name}"):
-            curves[name] = buildup.curve(name, recipe, qkv)
+    for name, series in buildup.compared().items():
+        with working(f"attention over the keys 0..t for each t: {name}"):
+            curves[name] = buildup.curve(series)
     first, second = buildup.TIED
-    table = Table("recipe", f"before key {second} (no tie)", f"keys 0..{second}", "all keys", "standard error")
+    out.print(
+        f"{buildup.ROWS} rows x {buildup.FEATURES} features of negative V. Keys {first} and {second} share the maximum; the "
+        f"others weigh {buildup.residual_mass():.1e} as much together.\nMean of O minus exact O in bf16 ulps, with its "
+        "standard error:"
+    )
+    table = Table("recipe", "one key leads", "tie begins", "after all keys")
     for name, curve in curves.items():
-        shown = (curve.mean[second - 1], curve.mean[second], curve.mean[-1])
-        table.add_row(name, *(f"{x:+.3f}" for x in shown), f"{curve.deviation[-1]:.3f}")
-    out.print(
-        f"{buildup.BATCH} rows x {buildup.FEATURES} features; keys {first} and {second} share the maximum, the others weigh "
-        f"{buildup.residual_mass(qkv):.1e} as much together; V is negative.\nMean of O minus exact O, in bf16 ulps:"
-    )
+        shown = [f"{curve.mean[t]:+.3f} ± {curve.deviation[t]:.3f}" for t in (second - 1, second, -1)]
+        table.add_row(name, *shown)
     out.print(table)
-    _explain_triton(out, working)
-    _save(out, curves, path)
-
-
-def _explain_triton(out: Console, working) -> None:
-    """In the real kernel the other keys' V decides the sign: show both sides."""
-    recipe = buildup.recipes_compared()["triton"]
-    means = {}
-    for factor in (0.2, 1.0, 1.5):
-        with working(f"recipe triton, V of the other keys times {factor}"):
-            means[factor] = buildup.curve("triton", recipe, buildup.inputs(factor)).mean[-1]
     out.print(
-        "Recipe paper rounds P V before it divides by l: the sum of two V lies on a tie or next to one, and the "
-        "residual has V's sign.\nRecipe triton, the real kernel, rounds once, after the division. There the sign depends "
-        "on the other keys' V:\n"
-        + "\n".join(f"  times {factor:<4} mean signed error {mean:+.3f} ulp" for factor, mean in means.items())
+        "Recipe paper rounds P V before it divides by l: the sum of two V is a tie or exact, and the residual has V's "
+        "own sign,\nso ties go away from zero. Recipe triton, the real kernel, rounds once, after the division: there "
+        "the residual\npulls O toward the other keys' V, and the error takes that direction. The dynamic maximum makes "
+        "the tied weights\nordinary numbers below 1: nothing lands on a tie, and the error has no preferred sign."
     )
+    _save(out, curves, path)
 
 
 def _save(out: Console, curves: dict, path: Path) -> None:
     try:
         figure.save(curves, path)
     except ImportError:
-        out.print('\nNo figure: matplotlib is not installed. It comes with: pip install "lpsim-numerics[plot]"', markup=False)
+        out.print(
+            '\nNo figure: matplotlib is not installed. It comes with: pip install "lpsim-numerics[plot]"',
+            markup=False,
+        )
     else:
         out.print(f"\nFigure: {path.resolve()}", markup=False, soft_wrap=True)

@@ -1,12 +1,38 @@
 """The integer vocabulary: choose, count, shift without losing what was shifted out."""
 
+from numba.core import types
+from numba.extending import lower_builtin, type_callable
+
 from .._jit import njit
 
 
-@njit
 def where(condition, a, b):
-    """a if condition else b; both are evaluated."""
+    """a if condition else b; both are evaluated. Integers become int64 (two booleans stay boolean)."""
     return a if condition else b
+
+
+@type_callable(where)
+def _type_where(context):
+    """Compiled code gets one select instruction: as a function of its own it would be compiled for every mix of types."""
+
+    def typer(condition, a, b):
+        if all(isinstance(types.unliteral(x), types.Boolean) for x in (a, b)):
+            return types.boolean
+        if all(isinstance(types.unliteral(x), types.Integer | types.Boolean) for x in (condition, a, b)):
+            return types.int64
+
+    return typer
+
+
+@lower_builtin(where, types.Any, types.Any, types.Any)
+def _lower_where(context, builder, signature, args):
+    condition, a, b = (
+        context.cast(builder, value, given, wanted)
+        for value, given, wanted in zip(
+            args, signature.args, (types.boolean, signature.return_type, signature.return_type), strict=True
+        )
+    )
+    return builder.select(condition, a, b)
 
 
 @njit

@@ -6,18 +6,26 @@ these without allocating memory, so they are written as LLVM. LLVM vectorises al
 A NaN may lose its payload's meaning in arithmetic, but not here: the casts move bits and nothing else.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from llvmlite import ir
+from numba import extending
 from numba.core import types
-from numba.extending import intrinsic
 
 from .._jit import njit
 
 
 def inlined(function):
-    """`njit`, and always inlined: LLVM leaves large bodies uninlined, and a loop around a call stays scalar."""
+    """`njit`, and always inlined: LLVM leaves large bodies uninlined, and a loop around one stays scalar."""
     dispatcher = njit(function)
     dispatcher.targetoptions["forceinline"] = True
     return dispatcher
+
+
+def _intrinsic(function) -> Callable[..., Any]:
+    """numba.extending.intrinsic. The first parameter, Numba's typing context, is none of the caller's."""
+    return extending.intrinsic(function)
 
 
 def _cast(argument, result):
@@ -29,14 +37,14 @@ def _cast(argument, result):
     return result(argument), generate
 
 
-@intrinsic
+@_intrinsic
 def f32_to_bits(typingctx, x):
     """uint32 bit pattern of a float32. Any other type is refused when compiling: nothing is rounded."""
     if x == types.float32:
         return _cast(types.float32, types.uint32)
 
 
-@intrinsic
+@_intrinsic
 def bits_to_f32(typingctx, bits):
     """float32 with the low 32 bits of `bits`, an integer of any width; exact, NaN payloads included."""
     if isinstance(bits, types.Integer):
@@ -48,21 +56,21 @@ def bits_to_f32(typingctx, bits):
         return types.float32(bits), generate
 
 
-@intrinsic
+@_intrinsic
 def f64_to_bits(typingctx, x):
     """int64 bit pattern of a float64, as `core.codec` takes and gives it."""
     if x == types.float64:
         return _cast(types.float64, types.int64)
 
 
-@intrinsic
+@_intrinsic
 def bits_to_f64(typingctx, bits):
     """float64 with the 64 bits of an int64 or uint64; exact, NaN payloads included."""
     if bits in (types.int64, types.uint64):
         return _cast(bits, types.float64)
 
 
-@intrinsic
+@_intrinsic
 def select(typingctx, condition, a, b):
     """a if condition else b (of one type) as one instruction, never a branch: a loop over it vectorises."""
     if condition == types.boolean and a == b:
@@ -82,7 +90,7 @@ def _fma(kind):
     return kind(kind, kind, kind), generate
 
 
-@intrinsic
+@_intrinsic
 def fma_f32(typingctx, a, b, c):
     """float32 a * b + c with one rounding to nearest, subnormals kept. All three must be float32.
 
@@ -93,7 +101,7 @@ def fma_f32(typingctx, a, b, c):
         return _fma(types.float32)
 
 
-@intrinsic
+@_intrinsic
 def fma_f64(typingctx, a, b, c):
     """float64 a * b + c with one rounding to nearest; as `fma_f32`."""
     if a == b == c == types.float64:

@@ -134,6 +134,3 @@ def fma(a, b, c, out, fmt, policy, words):
         out[i] = step.code
         lost |= step.lost
     return lost
-
-
-

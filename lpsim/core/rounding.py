@@ -122,4 +122,3 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     has_nan = (fmt.nans > 0) | (fmt.signed > fmt.negative_zero)
     lost = where(is_nan & (has_nan == 0) & (nan_clamps == 0), 1, 0)
     return Rounded(code << fmt.pad, kind, sign, cut, drop, kept, guard, sticky, up, overflow, lost)
-

@@ -37,7 +37,7 @@ def _rcp_fraction(fraction):
 
 @njit
 def _rsqrt_fraction(odd, fraction):
-    """2^24 / sqrt(v), truncated; v = 1 + fraction / 2^23, doubled if odd. v = 1 is answered apart, exactly."""
+    """2^24 / sqrt(v), truncated; v = 1 + fraction / 2^23, doubled if odd. v = 1 is answered apart."""
     row, xl = (odd << 6) | (fraction >> 17), fraction & mask(17)
     y = ((RSQRT[row, 0] << 14) - RSQRT[row, 1] * xl + 4 * RSQRT[row, 2] * squarer(xl) + RSQRT_BIAS) >> 16
     return where((odd | fraction) == 0, 1 << 24, y)

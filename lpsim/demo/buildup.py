@@ -12,31 +12,38 @@ import numpy as np
 from .. import arrays, attention, recipes
 from ..formats import FORMATS
 
-KEYS, FEATURES, BATCH = 128, 64, 24
-TIED = (40, 80)  #: the two keys with the maximal score; before the second there is no tie
-TOP = 6.0  #: their score: both weights are exactly 1
-GAP = (7.0, 11.0)  #: how far the other scores lie below, so that their weights are small
+KEYS, FEATURES, ROWS = 128, 16, 96
+TIED = (24, 48)  #: the two keys with the maximal score; before the second there is no tie
+TOP = (2.0, 10.0)  #: their score, another in every row: both weights are exactly 1 with the plain maximum
+GAP = (11.0, 14.0)  #: how far the other scores lie below
 SEED = 20251005
 
 
 class Curve(NamedTuple):
-    """Mean signed error of O after each key, in bf16 ulps of the exact O, with its standard error."""
+    """Mean signed error of O after each key, in bf16 ulps of the exact O; its standard error over the rows."""
 
-    name: str
     mean: np.ndarray
     deviation: np.ndarray
 
 
+class Series(NamedTuple):
+    """What one curve is computed from."""
+
+    recipe: recipes.Recipe
+    residual_v: float  #: V of the keys that are not tied, times this
+
+
 def inputs(residual_v: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """q, k, v, float32 on the bf16 grid, (BATCH, KEYS, FEATURES).
+    """q, k, v, float32 on the bf16 grid, (ROWS, KEYS, FEATURES).
 
     residual_v scales V of the keys that are not tied. The scores stand in k's first feature.
     """
     rng = np.random.default_rng(SEED)
-    scores = TOP - rng.uniform(*GAP, (BATCH, KEYS))
-    scores[:, TIED] = TOP
-    q = np.zeros((BATCH, KEYS, FEATURES), np.float32)
-    q[:, :, 0] = 8.0  # 1 / scale, so that k's first feature is the score
+    top = rng.uniform(*TOP, (ROWS, 1))
+    scores = top - rng.uniform(*GAP, (ROWS, KEYS))
+    scores[:, TIED] = top
+    q = np.zeros((ROWS, KEYS, FEATURES), np.float32)
+    q[:, :, 0] = np.sqrt(FEATURES)  # 1 / scale, so that k's first feature is the score
     k = np.zeros_like(q)
     k[:, :, 0] = scores
     v = rng.normal(-2.5, 0.4, q.shape)
@@ -45,13 +52,16 @@ def inputs(residual_v: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return q, np.asarray(arrays.round(k, "bf16")), np.asarray(arrays.round(v.astype(np.float32), "bf16"))
 
 
-def curve(name: str, recipe, qkv: tuple) -> Curve:
-    """The build-up in one recipe, against `exact`."""
+def curve(series: Series) -> Curve:
+    """The build-up of one series, against `exact`."""
+    qkv = inputs(series.residual_v)
     exact = attention.forward(*qkv, recipe="exact", causal=True, fmt="bf16").o
-    o = attention.forward(*qkv, recipe=recipe, causal=True, fmt="bf16").o
+    o = attention.forward(*qkv, recipe=series.recipe, causal=True, fmt="bf16").o
     errors = (np.asarray(o, np.float64) - exact) / ulp(exact)
-    by_key = np.moveaxis(errors, 1, 0).reshape(KEYS, -1)
-    return Curve(name, by_key.mean(axis=1), by_key.std(axis=1, ddof=1) / np.sqrt(by_key.shape[1]))
+    by_row = errors.mean(
+        axis=2
+    )  # features of a row share its rounding of P and l: rows are what is independent
+    return Curve(by_row.mean(axis=0), by_row.std(axis=0, ddof=1) / np.sqrt(ROWS))
 
 
 def ulp(x: np.ndarray) -> np.ndarray:
@@ -59,19 +69,21 @@ def ulp(x: np.ndarray) -> np.ndarray:
     return np.exp2(np.floor(np.log2(np.abs(x))) + 1 - FORMATS["bf16"].precision)
 
 
-def recipes_compared() -> dict[str, recipes.Recipe]:
-    """The four curves: both rounding plans, with the plain and the dynamic maximum."""
+def compared() -> dict[str, Series]:
+    """The curves: recipe paper, and recipe triton with small and with large V of the other keys; each with the remedy."""
     remedy = recipes.dynamic(beta=2.0, tolerance=1e-3)
-    compared = {}
-    for name in ("paper", "triton"):
-        compared[name] = recipes.RECIPES[name]
-        compared[f"{name}, dynamic maximum"] = recipes.with_switch(name, maximum=remedy)
-    return compared
+    found = {}
+    for name, factor in (("paper", 1.0), ("triton", 0.2), ("triton", 1.5)):
+        label = name if factor == 1.0 else f"{name}, other V x {factor}"
+        found[label] = Series(recipes.RECIPES[name], factor)
+        found[f"{label}, dynamic maximum"] = Series(recipes.with_switch(name, maximum=remedy), factor)
+    return found
 
 
-def residual_mass(qkv: tuple) -> float:
+def residual_mass() -> float:
     """Mean weight of the keys that are not tied, over that of the tied ones, after the last key."""
-    scores = qkv[1][:, :, 0].astype(np.float64)
-    weights = np.exp(scores - TOP)
+    _, k, _ = inputs()
+    scores = k[:, :, 0].astype(np.float64)
+    weights = np.exp(scores - scores[:, TIED[:1]])
     weights[:, TIED] = 0.0
     return float(weights.sum(axis=1).mean() / len(TIED))
