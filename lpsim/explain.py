@@ -58,7 +58,7 @@ def encode(x, fmt, **rules: Unpack[Rules]) -> Explanation:
         source = border.float_format(np.asarray(x).dtype) or FP64
         rows, number = _flushed("x", spell.binary64(float(x)), given, source, rule)
         known = _fraction(number)
-    elif isinstance(x, int | Fraction | np.signedinteger | np.uint64) and not isinstance(x, bool):
+    elif isinstance(x, (int, Fraction, np.signedinteger, np.uint64)) and not isinstance(x, bool):
         x = x if isinstance(x, Fraction) else int(x)
         known = Fraction(x)
         sign, exp, sig = (int(part[0]) for part in exact.parts(np.array([known], dtype=object)))
@@ -77,9 +77,7 @@ def convert(code: int, source, fmt, **rules: Unpack[Rules]) -> Explanation:
     if checked.ndim:
         raise TypeError(f"code has shape {checked.shape}, but one code is explained at a time.")
     bits = int(checked)
-    rows, number = _flushed(
-        fmt_name(origin), spell.code(bits, origin), Number(*unpack(bits, origin)), origin, rule
-    )
+    rows, number = _flushed(fmt_name(origin), spell.code(bits, origin), Number(*unpack(bits, origin)), origin, rule)
     step = Rounded(*round_to(*number, fmt, rule, word))
     title = f"{fmt_name(origin)} {bits:#x} to {fmt_name(fmt)}"
     return _explain(title, rows, step, _fraction(number), fmt, rules)
@@ -127,7 +125,8 @@ def _target(fmt, rules: Rules) -> tuple[Format, Policy, int]:
         return row, policy(**rules), int(noise.words.reshape(-1)[0])
     from .core.philox import random_word
 
-    word = random_word(np.uint64(noise.offset), np.uint64(noise.seed), noise.stream, noise.step, noise.bits)
+    seed = np.uint64(noise.seed or 0)  # never None here: lp.stochastic asks for seed or words
+    word = random_word(np.uint64(noise.offset), seed, noise.stream, noise.step, noise.bits)
     return row, policy(**rules), int(word)
 
 
@@ -143,15 +142,13 @@ def _flushed(label: str, text: str, n: Number, source: Format, rule: Policy) -> 
     used = Number(*arith.flush(n, source, rule))
     rows = [(label, text)]
     if used != n:
-        rows.append(
-            ("flushed", f"{label} is subnormal in {fmt_name(source)} and counts as {spell.value(used)}")
-        )
+        rows.append(("flushed", f"{label} is subnormal in {fmt_name(source)} and counts as {spell.value(used)}"))
     return rows, used
 
 
 def _number(x, name: str) -> Number:
     """A float, or an int that is one exactly, as a Number; TypeError for anything else."""
-    if isinstance(x, bool | np.longdouble) or not isinstance(x, float | int | np.floating):
+    if isinstance(x, (bool, np.longdouble)) or not isinstance(x, float | int | np.floating):
         raise TypeError(f"{name}={x!r} must be a float.")
     if isinstance(x, int) and (abs(x) >= 1 << 1024 or int(float(x)) != x):
         raise TypeError(f"{name}={x!r} is not a binary64 value: pass the float that is meant.")
@@ -189,13 +186,9 @@ def _operation(symbol: str, core, formula, operands: tuple, fmt, rules: Rules) -
     return _explain(f"{title} in {fmt_name(fmt)}", rows, step, value, fmt, rules)
 
 
-def _explain(
-    title: str, rows: list, step: Rounded, value: Fraction | None, fmt: Format, rules: Rules
-) -> Explanation:
+def _explain(title: str, rows: list, step: Rounded, value: Fraction | None, fmt: Format, rules: Rules) -> Explanation:
     if step.lost:
-        raise ValueError(
-            f"{fmt_name(fmt)} has neither NaN nor infinity to answer with; see overflow= and nan=."
-        )
+        raise ValueError(f"{fmt_name(fmt)} has neither NaN nor infinity to answer with; see overflow= and nan=.")
     result = Number(*unpack(step.code, fmt))
     got = _fraction(result)
     error = None if value is None or got is None else got - value

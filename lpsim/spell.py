@@ -49,11 +49,7 @@ def operand(x: float, fmt: Format) -> str:
 
     for row in (fmt, FORMATS["fp32"]):
         if formats.has_nan(row) or x == x:
-            bits = int(
-                encode(
-                    x, row, overflow="satfinite", nan="nvidia" if not formats.has_nan(row) else "canonical"
-                )
-            )
+            bits = int(encode(x, row, overflow="satfinite", nan="nvidia" if not formats.has_nan(row) else "canonical"))
             back = float(decode(np.array([bits], dtype=f"uint{formats.container_bits(row)}"), row)[0])
             if back == x or (back != back and x != x):
                 return code(bits, row) + ("" if row == fmt else f"  (fp32: more bits than {fmt_name(fmt)})")
@@ -95,22 +91,17 @@ def cut(step: Rounded, x: Fraction, fmt: Format) -> list[tuple[str, str]]:
     low, high = (Fraction(s) * unit * (-1 if x < 0 else 1) for s in (step.kept, step.kept + 1))
     kept = f"{step.kept:0{fmt.precision}b}"
     point = kept[:-1] if fmt.precision == 1 else f"{kept[0]}.{kept[1:]}"
-    rows = [
-        ("kept | rest", f"{_sign(x)}{point or kept} | {discarded}   guard {step.guard}, sticky {step.sticky}")
-    ]
+    rows = [("kept | rest", f"{_sign(x)}{point or kept} | {discarded}   guard {step.guard}, sticky {step.sticky}")]
     if discarded != "0" and abs(low) <= formats.max_value(fmt):
-        rows.append(
-            ("neighbours", f"{_decimal(low)} and {_decimal(high)}, midpoint {_decimal((low + high) / 2)}")
-        )
+        rows.append(("neighbours", f"{_decimal(low)} and {_decimal(high)}, midpoint {_decimal((low + high) / 2)}"))
     return rows
 
 
 def rule(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
     """The decision in words, and whether the rounded result was flushed after it."""
-    flushed = result.kind == FINITE and result.sig == 0 and step.kept + step.up > 0 and not step.overflow
-    return _decision(step, result, rules, fmt) + (
-        "; a subnormal result is flushed to zero" if flushed else ""
-    )
+    flushes = rules.get("subnormals", "keep") in ("flush", "flush_out")
+    flushed = flushes and result.kind == FINITE and result.sig == 0 and step.kept + step.up > 0
+    return _decision(step, result, rules, fmt) + ("; a subnormal result is flushed to zero" if flushed else "")
 
 
 def _decision(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
@@ -127,7 +118,8 @@ def _decision(step: Rounded, result: Number, rules: Rules, fmt: Format) -> str:
             NAN: "NaN, since there is no infinity",
         }
         limit = _decimal(formats.max_value(fmt))
-        return f"above the largest finite value {limit}: overflow={rules.get('overflow', 'ieee')!r} gives {became[result.kind]}"
+        policy = rules.get("overflow", "ieee")
+        return f"above the largest finite value {limit}: overflow={policy!r} gives {became[result.kind]}"
     if not step.guard and not step.sticky:
         return "exact: nothing is discarded"
     moved = "away from zero" if step.up else "toward zero"
@@ -147,17 +139,18 @@ def probability(step: Rounded, x: Fraction, noise: Stochastic) -> str:
     nu = abs(x) / Fraction(2) ** step.exp % 1
     count = away_count(nu, noise.bits, noise.variant)
     total = 1 << noise.bits
-    return f"away from zero for {count} of {total} random integers = {count / total:.6g} (discarded fraction {float(nu):.6g})"
+    share = f"{count} of {total} random integers = {count / total:.6g}"
+    return f"away from zero for {share} (discarded fraction {float(nu):.6g})"
 
 
 def away_count(nu: Fraction, bits: int, variant: str) -> int:
-    """For how many R, 0 <= R < 2^bits, the discarded fraction nu rounds away. Source: P3109, StochasticA/B/C."""
+    """For how many R, 0 <= R < 2^bits, the fraction nu rounds away. Source: P3109, StochasticA/B/C."""
     scaled = nu * (1 << bits)
     mode = VARIANTS[variant]
     if mode == SR_B:
         # floor(2 scaled) + 2R + 1 >= 2^(bits+1)  <=>  R >= (2^(bits+1) - 1 - floor(2 scaled)) / 2, rounded up
         return min(1 << bits, (int(2 * scaled) + 1) // 2)
-    return int(round(scaled)) if mode == SR_C else int(scaled)
+    return round(scaled) if mode == SR_C else int(scaled)
 
 
 def error(e: Fraction, step: Rounded) -> str:
