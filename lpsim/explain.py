@@ -58,7 +58,7 @@ def encode(x, fmt, **rules: Unpack[Rules]) -> Explanation:
         source = border.float_format(np.asarray(x).dtype) or FP64
         rows, number = _flushed("x", spell.binary64(float(x)), given, source, rule)
         known = _fraction(number)
-    elif isinstance(x, (int, Fraction, np.signedinteger, np.uint64)) and not isinstance(x, bool):
+    elif _is_exact(x):
         x = x if isinstance(x, Fraction) else int(x)
         known = Fraction(x)
         sign, exp, sig = (int(part[0]) for part in exact.parts(np.array([known], dtype=object)))
@@ -137,6 +137,13 @@ def _code_format(fmt, argument: str) -> Format:
     return row
 
 
+def _is_exact(x) -> bool:
+    """True for ints and Fractions; NumPy's narrow unsigned integers are codes, as in lp.encode."""
+    if isinstance(x, np.integer):
+        return np.asarray(x).dtype not in border.CODE_DTYPES.values()
+    return isinstance(x, int | Fraction) and not isinstance(x, bool)
+
+
 def _flushed(label: str, text: str, n: Number, source: Format, rule: Policy) -> tuple[list, Number]:
     """The rows of one operand, and what it counts as: zero of its sign if it is subnormal and is flushed."""
     used = Number(*arith.flush(n, source, rule))
@@ -148,7 +155,8 @@ def _flushed(label: str, text: str, n: Number, source: Format, rule: Policy) -> 
 
 def _number(x, name: str) -> Number:
     """A float, or an int that is one exactly, as a Number; TypeError for anything else."""
-    if isinstance(x, (bool, np.longdouble)) or not isinstance(x, float | int | np.floating):
+    wider = np.asarray(x).dtype.itemsize > 8  # a long double
+    if wider or isinstance(x, bool) or not isinstance(x, float | int | np.floating):
         raise TypeError(f"{name}={x!r} must be a float.")
     if isinstance(x, int) and (abs(x) >= 1 << 1024 or int(float(x)) != x):
         raise TypeError(f"{name}={x!r} is not a binary64 value: pass the float that is meant.")
