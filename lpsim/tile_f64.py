@@ -170,11 +170,16 @@ def _end(c, i, first, n, work, unit):
         c[i, u64(first) + j] = select(v == v, f32(v), NAN_F32)
 
 
-@inlined
-def row(a, b, i, c, ci, first, n, work, unit):
-    """One block for row ci of c, columns first .. first + n, in place. a, b: Panels; row ci is column i of a."""
-    _largest_exponents(a.exponents, b.exponents, i, work.largest)
-    _begin(c, ci, first, n, work, unit)
-    # The columns beyond n hold whatever was there; their results are not used.
-    _multiply(a.values, b.values, i, work.scale, work.total)
-    _end(c, ci, first, n, work, unit)
+@njit
+def block(a, b, c, c_row, c_column, n, work, unit, wanted):
+    """One block for the rows of a for which wanted[i] is True, in place: row c_row + i of c, n columns from c_column.
+
+    a, b: Panels. The panels' columns beyond n hold zeros; their results are not used.
+    """
+    for i in range(u64(len(wanted))):
+        if wanted[i]:
+            row = u64(c_row) + i
+            _largest_exponents(a.exponents, b.exponents, i, work.largest)
+            _begin(c, row, c_column, n, work, unit)
+            _multiply(a.values, b.values, i, work.scale, work.total)
+            _end(c, row, c_column, n, work, unit)

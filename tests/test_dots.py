@@ -173,8 +173,8 @@ def test_batches_broadcast():
 
 
 def test_splitting_changes_nothing():
-    """Larger than a tile in every direction, so that rows, columns and k are split."""
-    a, b, unit, fmt = random_dot((dots.ROWS + 3, dots.DEPTH + 40), (dots.DEPTH + 40, dots.COLUMNS + 5))
+    """Larger than a region in both directions; and k in several calls."""
+    a, b, unit, fmt = random_dot((dots.ROWS + 3, 90), (90, dots.COLUMNS + 5))
     whole = dots.dot(a, b, None, unit, fmt, fmt)
     by_k = None
     for k0 in range(0, a.shape[1], 16):

@@ -1,0 +1,210 @@
+"""One block of a dot in float32 and int32, for the rows whose data allow it; the others are flagged.
+
+In each block every row of A and column of B is divided by its own largest power of two (its offset), so that
+products are below 4 and, scaled, below 2^(2 + fraction_bits), whatever the data's range. The float32 product
+of two operands of at most 11 bits is exact, scaling by a power of two is exact, conversion to int32
+truncates: these are the integers of `core/dpa`. (What underflows on the way is too small to leave a bit.)
+
+Flagged, by conditions that may be too strict but never too lax, is what this cannot hold: products all of
+which lie 60 or more binades below the block's own maxima (the int8 exponents are clamped there); an alignment
+exponent outside [LOWEST, 127] (subnormal or overflowing results, Inf, NaN); a sum that may have left int32.
+A flagged row leaves c untouched. Vectorises as `tile_f64` does, with twice the lanes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from . import tile_f64
+from ._jit import njit
+from .core.intrinsics import bits_to_f32, f32_to_bits, inlined, select
+
+i8, i32, u32, u64, f32 = np.int8, np.int32, np.uint32, np.uint64, np.float32
+
+GROUP = 8
+CLAMPED = -62  #: least relative exponent; two of them fit in int8
+DEEPEST = -60  #: flagged if all products of a row and column lie at or below this
+LOWEST = -100  #: least alignment exponent that is not flagged
+OFFSET_ZERO = -1000  #: offset of a block of zeros: two of them, and one beside any other, never decide E
+OFFSET_SPECIAL = 5000  #: offset of a block with Inf or NaN: always flagged
+BIG = 0x7C000000  #: a wrapped sum is at least this large: 16 products stay below 2^31, c below 2^26
+
+
+class Panel(NamedTuple):
+    """One block of an operand: arrays (lanes, width), and (width,) for the offsets."""
+
+    values: np.ndarray  #: float32
+    exponents: np.ndarray  #: int8
+    offsets: np.ndarray  #: int32
+
+
+class Rows(NamedTuple):
+    """Work space for one row of a block, arrays (width,)."""
+
+    largest: np.ndarray  #: int8: the largest relative exponent of the products
+    e: np.ndarray  #: int32: the alignment exponent E
+    scale: np.ndarray  #: float32: 2^(fraction_bits - E), relative to the offsets
+    total: np.ndarray  #: int32: the sum of truncated terms
+    result: np.ndarray  #: float32
+
+
+@njit
+def covers(unit):
+    """True for units of `tile_f64` whose products, a block of them, add up to less than 2^31."""
+    wide = (unit.fraction_bits <= 25) & (unit.lanes <= 16)
+    narrow = (unit.fraction_bits <= 24) & (unit.lanes <= 32)
+    return tile_f64.covers(unit) & (wide | narrow)
+
+
+@njit
+def new_panel(lanes, width):
+    return Panel(np.empty((lanes, width), f32), np.empty((lanes, width), i8), np.empty(width, i32))
+
+
+@njit
+def new_rows(width):
+    return Rows(
+        np.empty(width, i8),
+        np.empty(width, i32),
+        np.empty(width, f32),
+        np.empty(width, i32),
+        np.empty(width, f32),
+    )
+
+
+@inlined
+def _exponent(x, emin):
+    """Exponent that float32 x takes part with, at least emin; 128 for Inf and NaN; OFFSET_ZERO for zero."""
+    bits = f32_to_bits(x) & u32(0x7FFFFFFF)
+    e = max(i32(i32(bits >> u32(23)) - i32(127)), i32(emin))
+    return select(bits == u32(0), i32(OFFSET_ZERO), e)
+
+
+@inlined
+def _divisor(offset):
+    """The exponent that a block is divided by, and whether it is divided at all: not zeros, not Inf or NaN."""
+    usable = (offset > i32(OFFSET_ZERO)) & (offset < i32(OFFSET_SPECIAL))
+    return select(usable, offset, i32(0)), usable
+
+
+@njit
+def pack(raw, emin, panel):
+    """Offsets, and values and exponents relative to them, of a gathered block (`tile_f64.gather`)."""
+    lanes, n = u64(raw.shape[0]), u64(raw.shape[1])
+    values, exponents, offsets = panel
+    for j in range(n):
+        offsets[j] = i32(OFFSET_ZERO)
+    for lane in range(lanes):
+        for j in range(n):
+            e = _exponent(raw[lane, j], emin)
+            offsets[j] = max(offsets[j], select(e == i32(128), i32(OFFSET_SPECIAL), e))
+    for lane in range(lanes):
+        for j in range(n):
+            offset, usable = _divisor(offsets[j])
+            e = max(i32(_exponent(raw[lane, j], emin) - offset), i32(CLAMPED))
+            exponents[lane, j] = i8(select(usable, e, i32(0)))
+    for lane in range(lanes):
+        for j in range(n):
+            offset, usable = _divisor(offsets[j])
+            half = i32(offset >> 1)  # in two steps, since 2^-127 is no normal float32
+            x = raw[lane, j] * bits_to_f32(i32(i32(i32(127) - half) << 23))
+            x = x * bits_to_f32(i32(i32(i32(127) - i32(offset - half)) << 23))
+            values[lane, j] = select(usable, x, f32(0))
+
+
+@inlined
+def _largest_exponents(ea, eb, i, largest):
+    """largest[j] = max over the block's lanes of ea + eb; returns the least of them."""
+    n = u64(eb.shape[1])
+    for j in range(n):
+        largest[j] = i8(2 * CLAMPED)
+    for g in range(u64(0), u64(eb.shape[0]), u64(GROUP)):
+        for j in range(n):
+            m = largest[j]
+            for k in range(u64(GROUP)):
+                m = max(m, i8(ea[g + k, i] + eb[g + k, j]))
+            largest[j] = m
+    least = i8(0)
+    for j in range(n):
+        least = min(least, largest[j])
+    return least
+
+
+@inlined
+def _begin(c, ci, first, n, offset, offsets, work, unit):
+    """E, the scale and the truncated accumulator; returns the least and the greatest E.
+
+    The bounds inside keep every shift and conversion in range where the row will be flagged anyway.
+    """
+    digits = i32(unit.fraction_bits + 127)
+    low, high = i32(1 << 20), i32(-(1 << 20))
+    for j in range(u64(n)):
+        x = c[ci, u64(first) + j]
+        c_field = i32((f32_to_bits(x) >> u32(23)) & u32(0xFF))  # 0 for c = 0: too low to decide anything
+        both = i32(offset + offsets[j])
+        e = max(i32(both + i32(work.largest[j])), i32(c_field - i32(127)))
+        low, high = min(low, e), max(high, e)
+        e = max(min(e, i32(127)), i32(LOWEST))
+        work.e[j] = e
+        below = max(i32(e - both), i32(2 * CLAMPED + 60))
+        work.scale[j] = bits_to_f32(i32(max(i32(digits - below), i32(0)) << 23))
+        x = select(c_field == i32(255), f32(0), x)
+        work.total[j] = i32(x * bits_to_f32(i32(i32(digits - e) << 23)))
+    return low, high
+
+
+@inlined
+def _multiply(a, b, i, scale, total):
+    """total[j] += int(a * b * scale) for every lane of the block."""
+    for g in range(u64(0), u64(b.shape[0]), u64(GROUP)):
+        for j in range(u64(b.shape[1])):
+            s, t = scale[j], total[j]
+            for k in range(u64(GROUP)):
+                t = i32(t + i32(a[g + k, i] * b[g + k, j] * s))
+            total[j] = t
+
+
+@inlined
+def _end(work, n, unit):
+    """result = total * 2^(E - fraction_bits) truncated to output_fraction bits; returns the largest |total|."""
+    keep = u32((-1 << (23 - unit.output_fraction)) & 0xFFFFFFFF)
+    digits = i32(127 - unit.fraction_bits)
+    big = u32(0)
+    for j in range(u64(n)):
+        t = work.total[j]
+        magnitude = select(t < i32(0), i32(-t), t)
+        big = max(big, u32(magnitude))
+        x = f32(magnitude)  # to nearest: one unit too large where it went up
+        bits = select(i32(x) > magnitude, u32(f32_to_bits(x) - u32(1)), f32_to_bits(x))
+        y = bits_to_f32(bits & keep) * bits_to_f32(i32(i32(work.e[j] + digits) << 23))
+        work.result[j] = bits_to_f32(f32_to_bits(y) | (u32(t) & u32(0x80000000)))
+    return big
+
+
+@inlined
+def _row(a, b, i, c, row, c_column, n, work, unit):
+    """One row of `block`; False, and c untouched, if it is flagged."""
+    if _largest_exponents(a.exponents, b.exponents, i, work.largest) <= DEEPEST:
+        return False
+    low, high = _begin(c, row, c_column, n, a.offsets[i], b.offsets, work, unit)
+    if low < LOWEST or high > 127:
+        return False
+    _multiply(a.values, b.values, i, work.scale, work.total)
+    if _end(work, n, unit) >= BIG:
+        return False
+    for j in range(u64(n)):
+        c[row, u64(c_column) + j] = work.result[j]
+    return True
+
+
+@njit
+def block(a, b, c, c_row, c_column, n, work, unit, flagged):
+    """One block for all rows of a, in place: row c_row + i of c, n columns from c_column; returns how many are left.
+
+    a, b: Panels. flagged: bool (rows,), set for the rows that are left to `tile_f64.block`.
+    """
+    left = 0
+    for i in range(u64(len(flagged))):
+        flagged[i] = not _row(a, b, i, c, u64(c_row) + i, c_column, n, work, unit)
+        left += flagged[i]
+    return left
