@@ -59,7 +59,7 @@ def recorded(name: str) -> np.ndarray:
 
 
 def crc32(name: str, y: np.ndarray) -> str:
-    """CRC-32 of y as little-endian int32; for ex2 of its fraction field, as fingerprints elsewhere have it."""
+    """CRC-32 of y as little-endian int32; for ex2 of its fraction field, as in fingerprints elsewhere."""
     y = y & (FRACTIONS - 1) if name.startswith("ex2") else y
     return f"{zlib.crc32(y.astype('<i4').tobytes()):08x}"
 
@@ -135,7 +135,7 @@ def document() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Derive the MUFU tables from recorded results.")
     parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
     parser.add_argument("--output", type=Path, default=TABLES)
     arguments = parser.parse_args()

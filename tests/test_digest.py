@@ -1,0 +1,108 @@
+"""Digests of recordings: chunks full of edges on every run, all 2^32 inputs on demand."""
+
+import numpy as np
+import pytest
+
+from lpsim import digest, threads
+from lpsim._jit import njit
+from lpsim.digest import PLAN
+
+UNARY = [name for name in PLAN if PLAN[name].dtype == np.float32]
+CASTS = [name for name in PLAN if PLAN[name].dtype != np.float32]
+
+#: subnormals of either sign; around 1, 4, 2^7 (where ex2 ends); 2^125 to Inf, NaN; some in between
+CHUNKS = [0x00, 0x3F, 0x40, 0x42, 0x43, 0x7E, 0x7F, 0x80, 0xBF, 0xC2, 0xC3, 0xFF, 0x1A, 0x95]
+#: zero; NaN of either sign; where the cast underflows and overflows (few: a plain cast is slow)
+CAST_CHUNKS = {
+    "bf16": [0x7F],
+    "fp16": [0x33, 0x47],
+    "f16": [0x33, 0x47],
+    "tf32": [0x7F],
+    "e4m3": [0x43],
+    "e5m2": [0xC7],
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_special_function_equals_its_recording_in_chunks_with_edges(name):
+    assert digest.mismatches(name, chunks=CHUNKS) == []
+
+
+@pytest.mark.parametrize("name", [n for n in CASTS if not n.startswith("triton")])  # those are PTX's own
+def test_cast_equals_its_recording_in_chunks_with_edges(name):
+    chunks = next(chunks for key, chunks in CAST_CHUNKS.items() if key in name)
+    assert digest.mismatches(name, chunks=[*chunks, 0xFF]) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", UNARY)
+def test_special_function_equals_its_recording_for_all_inputs(name):
+    assert digest.mismatches(name) == []
+
+
+@njit
+def copy(x, out):
+    for i in range(len(x)):
+        out[i] = x[i]
+
+
+def splitmix64(j: int) -> int:
+    """In Python integers, as the recording defines it."""
+    mask = (1 << 64) - 1
+    x = (j + 0x9E3779B97F4A7C15) & mask
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    return x ^ (x >> 31)
+
+
+def test_weights_and_sum_are_those_of_the_definition():
+    first, n = (1 << 24) - 100, 100
+    weights, x = np.empty(n, np.uint64), np.empty(n, np.float32)
+    digest.fill_weights(first, weights)
+    assert [int(w) for w in weights] == [splitmix64(first + i) | 1 for i in range(n)]
+    digest.fill_inputs((0xFF << 24) + first, x)
+    codes = x.view(np.uint32)
+    assert [int(c) for c in codes] == [(0xFF << 24) + first + i for i in range(n)]
+    expected = sum((int(c) + 1) * int(w) for c, w in zip(codes, weights, strict=True)) % (1 << 64)
+    assert int(digest.weighted_sum(codes, weights)) % (1 << 64) == expected
+
+
+def test_one_wrong_bit_in_one_result_is_seen():
+    right = PLAN["ptx:sqrt.rn.f32"]
+
+    def wrong(x, out):
+        right.loop(x, out)
+        codes = x.view(np.uint32)
+        if codes[0] <= 0x41234567 <= codes[-1]:
+            out.view(np.uint32)[0x41234567 - int(codes[0])] ^= 1
+
+    operation = digest.Operation(wrong, np.float32)
+    assert digest.mismatches("ptx:sqrt.rn.f32", operation, [0x40, 0x41, 0x42]) == [0x41]
+
+
+def test_digest_does_not_depend_on_the_number_of_threads():
+    before = threads.get_threads()
+    try:
+        results = []
+        for n in (1, 3):
+            threads.set_threads(n)
+            results.append(digest.digests(copy, chunks=[3, 0xFF]).tolist())
+    finally:
+        threads.set_threads(before)
+    assert results[0] == results[1]
+
+
+def test_what_has_no_recording_or_no_model_is_named():
+    assert set(PLAN) <= set(digest.recorded())
+    assert set(digest.recorded()) - set(PLAN) == {
+        "ptx:lg2.approx.ftz.f32",
+        "ptx:lg2.approx.f32",
+        "ptx:sin.approx.ftz.f32",
+        "ptx:cos.approx.ftz.f32",
+        "ptx:tanh.approx.f32",
+        "torch:e4m3fnuz",
+        "torch:e5m2fnuz",
+        "torch:e8m0fnu",
+    }
+    with pytest.raises(ValueError, match="chunks"):
+        digest.digests(copy, chunks=[256])
