@@ -80,20 +80,20 @@ PLAN: dict[str, Operation] = {
     "ptx:cvt.rn.satfinite.e4m3x2.f32": cast("e4m3fn", "rne", "satfinite", "nvidia"),
     "ptx:cvt.rn.satfinite.e5m2x2.f32": cast("e5m2", "rne", "satfinite", "nvidia"),
     "ptx:cvt.rna.tf32.f32": cast("tf32", "rna", nan=TRUNCATED),
-    "torch:bf16": cast("bf16", "rne", "ieee", "nvidia"),
-    "torch:fp16": cast("fp16", "rne", "ieee", "nvidia"),
     "torch:e4m3fn": cast("e4m3fn"),
     "torch:e5m2": cast("e5m2", nan=ALL_ONES_SIGNED),
 }
-PLAN |= {  # Triton's casts are these instructions
-    f"triton:{name}": PLAN[f"ptx:cvt.{instruction}.f32"]
+PLAN |= {  # casts that are one of these instructions
+    name: PLAN[f"ptx:cvt.{instruction}.f32"]
     for name, instruction in {
-        "bf16": "rn.bf16",
-        "fp16": "rn.f16",
-        "e4m3": "rn.satfinite.e4m3x2",
-        "e5m2": "rn.satfinite.e5m2x2",
-        "bf16rtz": "rz.bf16",
-        "fp16rtz": "rz.f16",
+        "triton:bf16": "rn.bf16",
+        "triton:fp16": "rn.f16",
+        "triton:e4m3": "rn.satfinite.e4m3x2",
+        "triton:e5m2": "rn.satfinite.e5m2x2",
+        "triton:bf16rtz": "rz.bf16",
+        "triton:fp16rtz": "rz.f16",
+        "torch:bf16": "rn.bf16",
+        "torch:fp16": "rn.f16",
     }.items()
 }
 PLAN |= {
@@ -171,9 +171,7 @@ def digests(loop: Loop, dtype=np.float32, chunks: Iterable[int] = range(CHUNKS))
     return parts.sum(axis=0, dtype=np.uint64)
 
 
-def mismatches(
-    name: str, operation: Operation | None = None, chunks: Iterable[int] = range(CHUNKS)
-) -> list[int]:
+def mismatches(name: str, operation: Operation | None = None, chunks: Iterable[int] = range(CHUNKS)) -> list[int]:
     """The chunks in which an operation does not give what the recording `name` says; empty if all agree.
 
     operation: by default PLAN[name]. Raises KeyError for a name without a recording.

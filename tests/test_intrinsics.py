@@ -1,5 +1,6 @@
 """Bit casts keep bits; fma rounds once, on processors without the instruction too; select takes one side."""
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_fma_is_right_where_the_processor_has_no_such_instruction(tmp_path):
     cases = fma_cases()
     report = "print([f32(*case) for case in cases])"
     out = run_python(f"{setup}{FMA_CODE.strip()}\ncases = {cases}\n{report}")
-    assert differing(eval(out), fma_expected(cases)) == []
+    assert differing(json.loads(out), fma_expected(cases)) == []
 
 
 def test_fma_f64_rounds_once():
