@@ -12,9 +12,7 @@ import importlib
 
 #: public name -> the module it lives in
 _HOME = {
-    **dict.fromkeys(
-        ["encode", "decode", "convert", "round", "add", "sub", "mul", "div", "sqrt", "fma"], "arrays"
-    ),
+    **dict.fromkeys(["encode", "decode", "convert", "round", "add", "sub", "mul", "div", "sqrt", "fma"], "arrays"),
     "Format": "formats",
     "FORMATS": "formats",
     "lookup": "formats",

@@ -78,7 +78,7 @@ class _PackageLocator(caching._CacheLocator):
 
 
 class _PackageCacheImpl(caching.CompileResultCacheImpl):
-    _locator_classes = [_PackageLocator]
+    _locator_classes = (_PackageLocator,)
 
 
 class _PackageCache(caching.FunctionCache):
@@ -92,5 +92,5 @@ def njit(function):
     """
     dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     if cache_directory() is not None:
-        dispatcher._cache = _PackageCache(dispatcher.py_func)
+        dispatcher._cache = _PackageCache(dispatcher.py_func)  # pyright: ignore[reportAttributeAccessIssue]
     return dispatcher

@@ -19,7 +19,7 @@ from . import border, exact
 from .core import loops
 from .core.codec import FP64
 from .formats import Format, fmt_name, lookup
-from .policies import Policy, Rules, Stochastic, policy
+from .policies import Rules, Stochastic, policy
 from .threads import parallel_for
 
 GRAIN = 1 << 14  # elements in a work buffer, and in a thread's turn: small enough for the cache
@@ -41,7 +41,7 @@ def encode(x, fmt, *, out=None, **rules: Unpack[Rules]):
         load = exact.parts
     else:
         given = border.values(x, "x")
-        source = border.float_format(given.array.dtype)
+        source = border.source_format(given.array)
         kernel, load = target.bind(loops.encode, source), _bits
 
     def piece(operands, start, stop):
@@ -89,7 +89,7 @@ def round(x, fmt, *, out=None, **rules: Unpack[Rules]):
             f"x has dtype {given.array.dtype}, which cannot hold the values of {fmt_name(target.fmt)}: "
             "pass float32 or float64, or use lp.encode."
         )
-    kernel = target.bind(loops.encode, border.float_format(given.array.dtype))
+    kernel = target.bind(loops.encode, border.source_format(given.array))
     return _values(kernel, (given,), given.array.dtype, out, target)
 
 
@@ -164,9 +164,7 @@ class _Target:
 def _code_format(fmt, argument: str) -> Format:
     fmt = lookup(fmt, argument)
     if fmt == FP64:
-        raise ValueError(
-            f"{argument}='fp64' is a source of values only: float64 arrays are their own values."
-        )
+        raise ValueError(f"{argument}='fp64' is a source of values only: float64 arrays are their own values.")
     return fmt
 
 
@@ -214,9 +212,7 @@ def _map(piece: Callable, given: tuple, dtype: np.dtype, out, target: _Target | 
     flat = [border.flat_broadcast(x.array, shape) for x in given]
 
     def body(start: int, stop: int) -> None:
-        with np.errstate(
-            invalid="ignore", over="ignore"
-        ):  # NaN and infinity on their way to a narrower dtype
+        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity on their way to a narrower dtype
             flat_result[start:stop] = piece([x[start:stop] for x in flat], start, stop)
 
     parallel_for(body, result.size, GRAIN)

@@ -56,9 +56,7 @@ def to_torch(array: np.ndarray):
     array = np.asarray(array)
     if array.dtype.kind == "V" or array.dtype.name.startswith(NO_NUMPY):
         carrier = {1: np.uint8, 2: np.int16}[array.dtype.itemsize]
-        return torch.from_numpy(np.ascontiguousarray(array).view(carrier)).view(
-            getattr(torch, array.dtype.name)
-        )
+        return torch.from_numpy(np.ascontiguousarray(array).view(carrier)).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
 
 
@@ -79,6 +77,13 @@ def float_format(dtype: np.dtype) -> Format | None:
     """The format of a float dtype of NumPy or ml_dtypes that lpsim has; None for any other dtype."""
     name = formats.ALIASES.get(dtype.name)
     return formats.FORMATS[name] if name else None
+
+
+def source_format(array: np.ndarray) -> Format:
+    """The format of an array that `values` has passed."""
+    fmt = float_format(array.dtype)
+    assert fmt is not None
+    return fmt
 
 
 def values(x, argument: str) -> Given:
@@ -123,9 +128,7 @@ def codes(x, fmt: Format, argument: str = "codes") -> Given:
     array, wanted = given.array, code_dtype(fmt)
     if isinstance(x, int) and not isinstance(x, bool):
         if not 0 <= x < 1 << (fmt.bits + fmt.pad):
-            raise ValueError(
-                f"{argument}={x} is not a code of {formats.fmt_name(fmt)}: it has {fmt.bits} bits."
-            )
+            raise ValueError(f"{argument}={x} is not a code of {formats.fmt_name(fmt)}: it has {fmt.bits} bits.")
         array = np.array(x, dtype=wanted)
     if float_format(array.dtype) == fmt:
         array = array.view(wanted) if array.ndim else array.reshape(1).view(wanted).reshape(())
@@ -136,13 +139,9 @@ def codes(x, fmt: Format, argument: str = "codes") -> Given:
         )
     limit, padding = 1 << (fmt.bits + fmt.pad), (1 << fmt.pad) - 1
     if limit <= np.iinfo(wanted).max and array.size and int(array.max()) >= limit:
-        raise ValueError(
-            f"{argument} holds {int(array.max()):#x}, but {formats.fmt_name(fmt)} has {fmt.bits} bits."
-        )
+        raise ValueError(f"{argument} holds {int(array.max()):#x}, but {formats.fmt_name(fmt)} has {fmt.bits} bits.")
     if padding and np.bitwise_and(array, padding).any():
-        raise ValueError(
-            f"{argument} has bits set in the lowest {fmt.pad}, which {formats.fmt_name(fmt)} leaves zero."
-        )
+        raise ValueError(f"{argument} has bits set in the lowest {fmt.pad}, which {formats.fmt_name(fmt)} leaves zero.")
     return Given(array, given.torch)
 
 
@@ -174,11 +173,7 @@ def holds(dtype: np.dtype, fmt: Format) -> bool:
     own = float_format(dtype)
     if own is None:
         return False
-    return (
-        formats.fits(fmt, own)
-        and own.infinity >= fmt.infinity
-        and formats.has_nan(own) >= formats.has_nan(fmt)
-    )
+    return formats.fits(fmt, own) and own.infinity >= fmt.infinity and formats.has_nan(own) >= formats.has_nan(fmt)
 
 
 def output(out, shape: tuple, dtype: np.dtype, argument: str = "out"):
@@ -188,9 +183,7 @@ def output(out, shape: tuple, dtype: np.dtype, argument: str = "out"):
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{argument} must be a NumPy array, got {type(out).__name__}.")
     if out.dtype != dtype or out.shape != shape:
-        raise ValueError(
-            f"{argument} must be {dtype} of shape {shape}, got {out.dtype} of shape {out.shape}."
-        )
+        raise ValueError(f"{argument} must be {dtype} of shape {shape}, got {out.dtype} of shape {out.shape}.")
     if not out.flags.writeable:
         raise ValueError(f"{argument} is read-only.")
     return out
@@ -199,51 +192,3 @@ def output(out, shape: tuple, dtype: np.dtype, argument: str = "out"):
 def flat_broadcast(array: np.ndarray, shape: tuple) -> np.ndarray:
     """The array broadcast to shape, as one dimension in C order; a copy only where the layout needs it."""
     return np.broadcast_to(array, shape).reshape(-1)
-
-
-def operand(x, name: str, fmt) -> tuple[Given, np.ndarray, Format]:
-    """An operand of a dot or of attention: as given, its codes, their format.
-
-    Values must lie on the grid of fmt, or of their own dtype if fmt is None; codes (unsigned integers) need fmt.
-    tf32 is the exception that hardware makes: any float32, or its 32 bits, is taken and its low 13 bits are
-    cut off (PTX ISA, wgmma). Raises TypeError and ValueError otherwise.
-    """
-    array = raw(x, name).array
-    row = None if fmt is None else formats.lookup(fmt)
-    if row == formats.FORMATS["tf32"] and array.dtype in (np.float32, np.uint32):
-        given = raw(x, name)
-        return given, given.array.view(np.uint32) & np.uint32(0xFFFFE000), row
-    if array.dtype.kind == "u":
-        if row is None:
-            raise TypeError(
-                f"{name} has dtype {array.dtype}: codes need fmt=, the format that they are codes of."
-            )
-        given = codes(x, row, name)
-        return given, given.array, row
-    given = values(x, name)
-    own = float_format(given.array.dtype)
-    if row is None and own in (formats.FORMATS["fp32"], formats.FORMATS["fp64"]):
-        raise TypeError(
-            f"{name} has dtype {given.array.dtype}: say with fmt= which format's grid its values are on."
-        )
-    row = row or own
-    assert row is not None
-    return given, on_grid(given.array, row, name), row
-
-
-def on_grid(array: np.ndarray, row: Format, name: str) -> np.ndarray:
-    """Codes of values that are on the format's grid already; ValueError if one is not."""
-    from .arrays import decode, encode
-
-    codes = np.asarray(encode(array, row, nan="propagate"))
-    values = np.asarray(decode(codes, row))
-    with np.errstate(invalid="ignore"):
-        exact = array.astype(np.float64)
-    off = ~((values == exact) | (np.isnan(values) & np.isnan(exact)))
-    if off.any():
-        where = tuple(int(i) for i in np.argwhere(off)[0])
-        raise ValueError(
-            f"{name}{list(where)} = {exact[where]!r} is not a value of {fmt_name(row)}: round it first, "
-            f"lp.round({name}, {fmt_name(row)!r})."
-        )
-    return codes

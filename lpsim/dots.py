@@ -38,11 +38,7 @@ def emin_of(fmt: Format) -> int:
 def _is_prefix_of_fp32(fmt: Format) -> bool:
     """True if the codes are the upper bits of binary32 (bf16, tf32): a shift decodes them."""
     return (
-        fmt.signed == 1
-        and exponent_bits(fmt) == 8
-        and fmt.infinity == 1
-        and has_nan(fmt)
-        and fmt.exponent_bias == 127
+        fmt.signed == 1 and exponent_bits(fmt) == 8 and fmt.infinity == 1 and has_nan(fmt) and fmt.exponent_bias == 127
     )
 
 

@@ -53,7 +53,7 @@ class Explanation:
 def encode(x, fmt, **rules: Unpack[Rules]) -> Explanation:
     """How x (a float, an int or a Fraction) is rounded to fmt. Raises as lp.encode does."""
     fmt, rule, word = _target(fmt, rules)
-    if isinstance(x, float | np.floating):
+    if isinstance(x, (float, np.floating)):
         given = _number(x, "x")
         source = border.float_format(np.asarray(x).dtype) or FP64
         rows, number = _flushed("x", spell.binary64(float(x)), given, source, rule)
@@ -156,7 +156,7 @@ def _flushed(label: str, text: str, n: Number, source: Format, rule: Policy) -> 
 def _number(x, name: str) -> Number:
     """A float, or an int that is one exactly, as a Number; TypeError for anything else."""
     wider = np.asarray(x).dtype.itemsize > 8  # a long double
-    if wider or isinstance(x, bool) or not isinstance(x, float | int | np.floating):
+    if wider or isinstance(x, bool) or not isinstance(x, (float, int, np.floating)):
         raise TypeError(f"{name}={x!r} must be a float.")
     if isinstance(x, int) and (abs(x) >= 1 << 1024 or int(float(x)) != x):
         raise TypeError(f"{name}={x!r} is not a binary64 value: pass the float that is meant.")

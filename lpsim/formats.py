@@ -39,9 +39,7 @@ def p3109(bits: int, precision: int, signed: bool = True, extended: bool = True)
     Source: IEEE P3109 interim report 3.2.2, 4.1.
     """
     if not (3 <= bits <= 15 and 1 <= precision <= bits - signed):
-        raise ValueError(
-            f"binary{bits}p{precision} is not a P3109 format: 3 <= K <= 15, 1 <= P <= K - {int(signed)}."
-        )
+        raise ValueError(f"binary{bits}p{precision} is not a P3109 format: 3 <= K <= 15, 1 <= P <= K - {int(signed)}.")
     bias = 1 << (bits - precision - signed)
     return Format(
         bits, precision, bias, nans=int(not signed), infinity=int(extended), signed=int(signed), negative_zero=0
@@ -130,9 +128,9 @@ def fmt_name(row: Format) -> str:
     for name, known in FORMATS.items():
         if known == row:
             return name
-    if row.precision <= row.bits - row.signed and 3 <= row.bits <= 15:
-        if row == p3109(row.bits, row.precision, bool(row.signed), bool(row.infinity)):
-            return f"binary{row.bits}p{row.precision}{'us'[row.signed]}{'fe'[row.infinity]}"
+    allowed = row.precision <= row.bits - row.signed and 3 <= row.bits <= 15
+    if allowed and row == p3109(row.bits, row.precision, bool(row.signed), bool(row.infinity)):
+        return f"binary{row.bits}p{row.precision}{'us'[row.signed]}{'fe'[row.infinity]}"
     return str(row)
 
 
@@ -222,7 +220,7 @@ def container_bits(fmt: Format) -> int:
 
 def fits(inner: Format, outer: Format) -> bool:
     """True if every finite value of `inner` is a value of `outer`."""
-    return (
+    return bool(
         inner.precision <= outer.precision
         and min_exp(inner) >= min_exp(outer)
         and max_value(inner) <= max_value(outer)

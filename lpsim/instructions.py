@@ -11,6 +11,7 @@ import numpy as np
 from . import arrays, border, dots, machines, orders
 from .errors import NotModelled, choose, unknown
 from .formats import fmt_name, lookup
+from .operands import operand
 
 #: cast target -> the policy of the instruction that Triton emits for it on sm_90, from float32
 CASTS = {
@@ -38,13 +39,13 @@ class Machine(NamedTuple):
         """a (..., M, K) times b (..., K, N) on the accumulator c, as the chained instruction: float32 (..., M, N).
 
         a, b: arrays whose dtype says the format (ml_dtypes, float16, torch), float32 on a grid named by a_fmt, b_fmt
-        or fmt, or codes with the format named so; tf32 cuts the low 13 bits off any float32, as hardware does. c: float32 (..., M, N) or None for zero. path: wgmma, or mma for
-        Triton's mma.sync route, which differs for fp8. K is padded with zeros to the unit's lanes.
+        or fmt, or codes with the format named so; tf32 cuts the low 13 bits off any float32, as hardware does.
+        c: float32 (..., M, N) or None for zero. path: wgmma, or mma for Triton's mma.sync route, which differs for
+        fp8. K is padded with zeros to the unit's lanes.
         Raises NotModelled for formats without a unit, TypeError and ValueError for operands that do not fit.
         """
         (a_given, a_codes, a_row), (b_given, b_codes, b_row) = (
-            border.operand(x, name, own if own is not None else fmt)
-            for x, name, own in ((a, "a", a_fmt), (b, "b", b_fmt))
+            operand(x, name, own if own is not None else fmt) for x, name, own in ((a, "a", a_fmt), (b, "b", b_fmt))
         )
         unit = machines.dot_row(self.name, path, a_row, b_row).unit
         accumulator = None

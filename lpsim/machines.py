@@ -26,9 +26,7 @@ class DotUnit(NamedTuple):
     exponent_bits: int = 8  #: of the accumulator (fp32: 8, fp16: 5)
     accumulator_fraction: int = 23  #: fraction bits of its container (fp32: 23, fp16: 10)
     k_width: int = 2  #: consecutive k in one register run; each block takes two of every run
-    widened_emin: int = (
-        NOT_WIDENED  #: operands are first converted, exactly, to a format with this least exponent
-    )
+    widened_emin: int = NOT_WIDENED  #: operands are first converted, exactly, to a format with this least exponent
 
 
 class DotRow(NamedTuple):
@@ -76,11 +74,8 @@ def check_unit(unit: DotUnit) -> DotUnit:
         "1 <= lanes <= 64": 1 <= unit.lanes <= 64,
         "4 <= fraction_bits <= 48: a block's integers stay below 2^62": 4 <= unit.fraction_bits <= 48,
         "rounding is RTZ or RNE": unit.rounding in (RTZ, RNE),
-        "1 <= output_fraction <= accumulator_fraction": 1
-        <= unit.output_fraction
-        <= unit.accumulator_fraction,
-        "the accumulator is fp32 or fp16": (unit.exponent_bits, unit.accumulator_fraction)
-        in ((8, 23), (5, 10)),
+        "1 <= output_fraction <= accumulator_fraction": 1 <= unit.output_fraction <= unit.accumulator_fraction,
+        "the accumulator is fp32 or fp16": (unit.exponent_bits, unit.accumulator_fraction) in ((8, 23), (5, 10)),
         "-1000 <= e_zero <= 0": -1000 <= unit.e_zero <= 0,
         "k_width is 1 or even": unit.k_width == 1 or (unit.k_width >= 2 and unit.k_width % 2 == 0),
         "runs of k_width > 2 need an even number of lanes": unit.k_width <= 2 or unit.lanes % 2 == 0,

@@ -61,9 +61,7 @@ def row_sum(x: np.ndarray, order) -> np.ndarray:
     if row.run < 1 or row.threads < 1 or row.threads & (row.threads - 1):
         raise ValueError(f"{row} is not an order: run >= 1, threads a power of two.")
     if x.ndim == 0 or x.shape[-1] == 0 or x.shape[-1] % (row.run * row.threads):
-        raise ValueError(
-            f"x of shape {x.shape} does not divide into {row.threads} threads of runs of {row.run}."
-        )
+        raise ValueError(f"x of shape {x.shape} does not divide into {row.threads} threads of runs of {row.run}.")
     flat = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
     out = np.empty(len(flat), np.float32)
     _sum_rows(flat, row, out)

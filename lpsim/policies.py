@@ -60,8 +60,8 @@ class Stochastic:
     """Stochastic rounding with `bits` random bits an element; made by `lp.stochastic`."""
 
     bits: int
-    seed: int | None = None
-    stream: int | None = None
+    seed: int = 0  #: seed and stream mean nothing if words are given
+    stream: int = 0
     step: int = 0
     offset: int = 0
     variant: str = "A"
@@ -90,9 +90,7 @@ def stochastic(*, bits: int, seed=None, stream=None, step=0, offset=0, variant="
             raise ValueError("Give either words= or seed= and stream=, not both.")
         return Stochastic(bits, variant=variant, words=_checked_words(words, bits))
     if seed is None or stream is None:
-        raise ValueError(
-            "stochastic rounding needs seed= and stream=: equal noise for two tensors is a fault."
-        )
+        raise ValueError("stochastic rounding needs seed= and stream=: equal noise for two tensors is a fault.")
     ranges = {"seed": (seed, 64), "stream": (stream, 32), "step": (step, 32), "offset": (offset, 62)}
     for name, (value, width) in ranges.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -121,14 +119,12 @@ class Rules(TypedDict, total=False):
     subnormals: str
 
 
-def policy(rounding="rne", overflow="ieee", nan="canonical", subnormals="keep") -> Policy:
+def policy(rounding: str | Stochastic = "rne", overflow="ieee", nan="canonical", subnormals="keep") -> Policy:
     """The Policy row for these names; ValueError names an unknown one and its neighbours."""
     if isinstance(rounding, Stochastic):
         mode, noise_bits = VARIANTS[rounding.variant], rounding.bits
     elif isinstance(rounding, str) and rounding.startswith("stoch"):
-        raise ValueError(
-            "rounding='stochastic' needs its words: rounding=lp.stochastic(bits=, seed=, stream=)."
-        )
+        raise ValueError("rounding='stochastic' needs its words: rounding=lp.stochastic(bits=, seed=, stream=).")
     else:
         mode, noise_bits = choose("rounding", rounding, ROUNDINGS), 0
     flush_in, flush_out = choose("subnormals", subnormals, SUBNORMALS)

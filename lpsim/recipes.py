@@ -61,10 +61,10 @@ class Recipe:
     shift: Site | None = None
     m: Site | None = None
     P: Site | None = None
-    l: Site | None = None  # noqa: E741  the paper's name
+    l: Site | None = None
     PV: Site | None = None
     acc: Site | None = None
-    O: Site | None = None  # noqa: E741  the paper's name
+    O: Site | None = None
     l_from: str = "exact"  #: the weights that l sums: exact, or rounded (as the second dot takes them)
     maximum: Maximum = PLAIN
 
@@ -112,9 +112,7 @@ def with_site(given, **sites) -> Recipe:
         if name not in SITES:
             raise unknown("site", name, SITES)
         if name in NOT_IN.get(base.arithmetic, ()):
-            raise ValueError(
-                f"recipe {base.name!r} has no site {name}: its {base.arithmetic} arithmetic fuses it."
-            )
+            raise ValueError(f"recipe {base.name!r} has no site {name}: its {base.arithmetic} arithmetic fuses it.")
         sites[name] = Site(site) if isinstance(site, str) else site
         if sites[name] is not None:
             choose("rounding", sites[name].rounding, ROUNDINGS)

@@ -21,7 +21,7 @@ import numpy as np
 from ._jit import njit
 from .core.bits import where
 from .core.dpa import block_k
-from .core.intrinsics import bits_to_f64, f32_to_bits, f64_to_bits, inlined, select
+from .core.intrinsics import bits_to_f64, f32_to_bits, f64_to_bits, select
 from .policies import RTZ
 
 i16, i32, u32, u64, f32, f64 = np.int16, np.int32, np.uint32, np.uint64, np.float32, np.float64
@@ -29,6 +29,7 @@ i16, i32, u32, u64, f32, f64 = np.int16, np.int32, np.uint32, np.uint64, np.floa
 NOTHING = -10000  #: exponent of a zero operand: below every other, and two of them fit in int16
 GROUP = 8  #: lanes that the compiler unrolls; units with other numbers of lanes are padded with zeros
 F64_TWICE_ONE = 2 * (1023 << 52)
+LEAST_NORMAL = 2.0**-126
 NAN_F32 = np.uint32(0x7FFFFFFF).view(np.float32)
 
 
@@ -110,76 +111,52 @@ def pack(raw, emin, panel):
             panel.values[lane, j] = f64(raw[lane, j])
 
 
-@inlined
-def _largest_exponents(ea, eb, i, largest):
-    """largest[j] = max over the block's lanes of ea + eb."""
-    n = u64(eb.shape[1])
-    for j in range(n):
-        largest[j] = i16(2 * NOTHING)
-    for g in range(u64(0), u64(eb.shape[0]), u64(GROUP)):
-        for j in range(n):
-            m = largest[j]
-            for k in range(u64(GROUP)):
-                m = max(m, i16(ea[g + k, i] + eb[g + k, j]))
-            largest[j] = m
-
-
-@inlined
-def _begin(c, i, first, n, work, unit):
-    """The scale, and the truncated accumulator, for n columns of row i of c."""
-    least, digits = i32(unit.e_zero), i32(unit.fraction_bits + 1023)
-    for j in range(u64(n)):
-        x = c[i, u64(first) + j]
-        bits = f32_to_bits(x) & u32(0x7FFFFFFF)
-        e = max(i32(i32(bits >> u32(23)) - i32(127)), i32(-126))
-        e = select((bits == u32(0)) | (e == i32(128)), least, e)
-        e = max(max(e, i32(work.largest[j])), least)
-        s = bits_to_f64(np.int64(i32(digits - e)) << 52)
-        work.scale[j] = s
-        work.total[j] = np.trunc(f64(x) * s)
-
-
-@inlined
-def _multiply(a, b, i, scale, total):
-    """total[j] += trunc(a * b * scale) for every lane of the block."""
-    for g in range(u64(0), u64(b.shape[0]), u64(GROUP)):
-        for j in range(u64(b.shape[1])):
-            s, t = scale[j], total[j]
-            for k in range(u64(GROUP)):
-                t += np.trunc(a[g + k, i] * b[g + k, j] * s)
-            total[j] = t
-
-
-@inlined
-def _end(c, i, first, n, work, unit):
-    """c = total / scale, truncated to output_fraction bits, subnormals kept; NaN canonical, zero positive.
-
-    Clearing low bits of a float64 truncates it to a number of significant bits. Below the normal range of
-    fp32 the multiples of its subnormal unit are kept instead. Above, the conversion to float32 gives Inf.
-    """
-    keep = -1 << (52 - unit.output_fraction)
-    to_units = bits_to_f64((126 + unit.output_fraction + 1023) << 52)
-    from_units = bits_to_f64((1023 - 126 - unit.output_fraction) << 52)
-    least_normal = bits_to_f64((1023 - 126) << 52)
-    for j in range(u64(n)):
-        inverse = bits_to_f64(F64_TWICE_ONE - f64_to_bits(work.scale[j]))
-        v = bits_to_f64(f64_to_bits(work.total[j]) & keep) * inverse
-        tiny = np.trunc(v * to_units) * from_units
-        v = select(abs(v) < least_normal, tiny, v)
-        v += 0.0  # a zero is +0
-        c[i, u64(first) + j] = select(v == v, f32(v), NAN_F32)
-
-
 @njit
 def block(a, b, c, c_row, c_column, n, work, unit, wanted):
     """One block for the rows of a for which wanted[i] is True, in place: row c_row + i of c, n columns from c_column.
 
-    a, b: Panels. The panels' columns beyond n hold zeros; their results are not used.
+    a, b: Panels; work: Rows. Columns of the panels beyond n hold zeros; their results are not used.
     """
+    largest, scale, total = work
+    width, lanes, column = u64(b.values.shape[1]), u64(b.values.shape[0]), u64(c_column)
+    e_zero, digits = i32(unit.e_zero), i32(unit.fraction_bits + 1023)
+    # Clearing low bits of a float64 truncates it to a number of significant bits; below the normal numbers
+    # of fp32 the multiples of its subnormal unit are kept instead.
+    keep = -1 << (52 - unit.output_fraction)
+    to_units = bits_to_f64((126 + unit.output_fraction + 1023) << 52)
+    from_units = bits_to_f64((1023 - 126 - unit.output_fraction) << 52)
     for i in range(u64(len(wanted))):
-        if wanted[i]:
-            row = u64(c_row) + i
-            _largest_exponents(a.exponents, b.exponents, i, work.largest)
-            _begin(c, row, c_column, n, work, unit)
-            _multiply(a.values, b.values, i, work.scale, work.total)
-            _end(c, row, c_column, n, work, unit)
+        if not wanted[i]:
+            continue
+        row = u64(c_row) + i
+        # 1. The largest exponent of the products.
+        for j in range(width):
+            largest[j] = i16(2 * NOTHING)
+        for g in range(u64(0), lanes, u64(GROUP)):
+            for j in range(width):
+                m = largest[j]
+                for k in range(u64(GROUP)):
+                    m = max(m, i16(a.exponents[g + k, i] + b.exponents[g + k, j]))
+                largest[j] = m
+        # 2. The scale 2^(fraction_bits - E), and the truncated accumulator.
+        for j in range(u64(n)):
+            x = c[row, column + j]
+            bits = f32_to_bits(x) & u32(0x7FFFFFFF)
+            e = max(i32(i32(bits >> u32(23)) - i32(127)), i32(-126))
+            e = select((bits == u32(0)) | (e == i32(128)), e_zero, e)
+            e = max(max(e, i32(largest[j])), e_zero)
+            s = bits_to_f64(np.int64(i32(digits - e)) << 52)
+            scale[j] = s
+            total[j] = np.trunc(f64(x) * s)
+        # 3. The sum of truncated products.
+        for g in range(u64(0), lanes, u64(GROUP)):
+            for j in range(width):
+                s, t = scale[j], total[j]
+                for k in range(u64(GROUP)):
+                    t += np.trunc(a.values[g + k, i] * b.values[g + k, j] * s)
+                total[j] = t
+        # 4. Truncated once more, to float32: too large gives Inf, NaN is canonical, a zero is +0.
+        for j in range(u64(n)):
+            v = bits_to_f64(f64_to_bits(total[j]) & keep) * bits_to_f64(F64_TWICE_ONE - f64_to_bits(scale[j]))
+            v = select(abs(v) < LEAST_NORMAL, np.trunc(v * to_units) * from_units, v) + 0.0
+            c[row, column + j] = select(v == v, f32(v), NAN_F32)

@@ -130,81 +130,58 @@ def _largest_exponents(ea, eb, i, largest):
     return least
 
 
-@inlined
-def _begin(c, ci, first, n, offset, offsets, work, unit):
-    """E, the scale and the truncated accumulator; returns the least and the greatest E.
-
-    The bounds inside keep every shift and conversion in range where the row will be flagged anyway.
-    """
-    digits = i32(unit.fraction_bits + 127)
-    low, high = i32(1 << 20), i32(-(1 << 20))
-    for j in range(u64(n)):
-        x = c[ci, u64(first) + j]
-        c_field = i32((f32_to_bits(x) >> u32(23)) & u32(0xFF))  # 0 for c = 0: too low to decide anything
-        both = i32(offset + offsets[j])
-        e = max(i32(both + i32(work.largest[j])), i32(c_field - i32(127)))
-        low, high = min(low, e), max(high, e)
-        e = max(min(e, i32(127)), i32(LOWEST))
-        work.e[j] = e
-        below = max(i32(e - both), i32(2 * CLAMPED + 60))
-        work.scale[j] = bits_to_f32(i32(max(i32(digits - below), i32(0)) << 23))
-        x = select(c_field == i32(255), f32(0), x)
-        work.total[j] = i32(x * bits_to_f32(i32(i32(digits - e) << 23)))
-    return low, high
-
-
-@inlined
-def _multiply(a, b, i, scale, total):
-    """total[j] += int(a * b * scale) for every lane of the block."""
-    for g in range(u64(0), u64(b.shape[0]), u64(GROUP)):
-        for j in range(u64(b.shape[1])):
-            s, t = scale[j], total[j]
-            for k in range(u64(GROUP)):
-                t = i32(t + i32(a[g + k, i] * b[g + k, j] * s))
-            total[j] = t
-
-
-@inlined
-def _end(work, n, unit):
-    """result = total * 2^(E - fraction_bits) truncated to output_fraction bits; returns the largest |total|."""
-    keep = u32((-1 << (23 - unit.output_fraction)) & 0xFFFFFFFF)
-    digits = i32(127 - unit.fraction_bits)
-    big = u32(0)
-    for j in range(u64(n)):
-        t = work.total[j]
-        magnitude = select(t < i32(0), i32(-t), t)
-        big = max(big, u32(magnitude))
-        x = f32(magnitude)  # to nearest: one unit too large where it went up
-        bits = select(i32(x) > magnitude, u32(f32_to_bits(x) - u32(1)), f32_to_bits(x))
-        y = bits_to_f32(bits & keep) * bits_to_f32(i32(i32(work.e[j] + digits) << 23))
-        work.result[j] = bits_to_f32(f32_to_bits(y) | (u32(t) & u32(0x80000000)))
-    return big
-
-
-@inlined
-def _row(a, b, i, c, row, c_column, n, work, unit):
-    """One row of `block`; False, and c untouched, if it is flagged."""
-    if _largest_exponents(a.exponents, b.exponents, i, work.largest) <= DEEPEST:
-        return False
-    low, high = _begin(c, row, c_column, n, a.offsets[i], b.offsets, work, unit)
-    if low < LOWEST or high > 127:
-        return False
-    _multiply(a.values, b.values, i, work.scale, work.total)
-    if _end(work, n, unit) >= BIG:
-        return False
-    for j in range(u64(n)):
-        c[row, u64(c_column) + j] = work.result[j]
-    return True
-
-
 @njit
 def block(a, b, c, c_row, c_column, n, work, unit, flagged):
     """One block for all rows of a, in place: row c_row + i of c, n columns from c_column; returns how many are left.
 
-    a, b: Panels. flagged: bool (rows,), set for the rows that are left to `tile_f64.block`.
+    a, b: Panels; work: Rows. flagged: bool (rows,), set for the rows that are left to `tile_f64.block`.
+    Bounds inside keep every shift and conversion in range even where the row will be flagged.
     """
+    largest, alignment, scale, total, result = work
+    width, lanes, column = u64(b.values.shape[1]), u64(b.values.shape[0]), u64(c_column)
+    up, down = i32(127 + unit.fraction_bits), i32(127 - unit.fraction_bits)
+    keep = u32((-1 << (23 - unit.output_fraction)) & 0xFFFFFFFF)
     left = 0
     for i in range(u64(len(flagged))):
-        flagged[i] = not _row(a, b, i, c, u64(c_row) + i, c_column, n, work, unit)
+        row, offset = u64(c_row) + i, a.offsets[i]
+        # 1. The largest exponent of the products, relative to the offsets.
+        least = _largest_exponents(a.exponents, b.exponents, i, largest)
+        # 2. E, the scale 2^(fraction_bits - E) relative to the offsets, and the truncated accumulator.
+        low, high, big = i32(1 << 20), i32(-(1 << 20)), u32(0)
+        for j in range(u64(n)):
+            x = c[row, column + j]
+            field = i32((f32_to_bits(x) >> u32(23)) & u32(0xFF))  # 0 for c = 0: too low to decide anything
+            both = i32(offset + b.offsets[j])
+            e = max(i32(both + i32(largest[j])), i32(field - i32(127)))
+            low, high = min(low, e), max(high, e)
+            e = max(min(e, i32(127)), i32(LOWEST))
+            alignment[j] = e
+            relative = max(i32(e - both), i32(CLAMPED))
+            scale[j] = bits_to_f32(i32(max(i32(up - relative), i32(0)) << 23))
+            x = select(field == i32(255), f32(0), x)
+            total[j] = i32(x * bits_to_f32(i32(i32(up - e) << 23)))
+        flagged[i] = (least <= DEEPEST) | (low < LOWEST) | (high > 127)
+        if flagged[i]:
+            left += 1
+            continue
+        # 3. The sum of truncated products.
+        for g in range(u64(0), lanes, u64(GROUP)):
+            for j in range(width):
+                s, t = scale[j], total[j]
+                for k in range(u64(GROUP)):
+                    t = i32(t + i32(a.values[g + k, i] * b.values[g + k, j] * s))
+                total[j] = t
+        # 4. Truncated once more: conversion rounds to nearest, one unit too large where it went up.
+        for j in range(u64(n)):
+            t = total[j]
+            magnitude = select(t < i32(0), i32(-t), t)
+            big = max(big, u32(magnitude))
+            x = f32(magnitude)
+            bits = select(i32(x) > magnitude, u32(f32_to_bits(x) - u32(1)), f32_to_bits(x))
+            y = bits_to_f32(bits & keep) * bits_to_f32(i32(i32(alignment[j] + down) << 23))
+            result[j] = bits_to_f32(f32_to_bits(y) | (u32(t) & u32(0x80000000)))
+        flagged[i] = big >= BIG
         left += flagged[i]
+        for j in range(u64(0 if flagged[i] else n)):
+            c[row, column + j] = result[j]
     return left

@@ -22,6 +22,7 @@ ROWS = [
         "lpsim.border",
         "lpsim.exact",
         "lpsim.arrays",
+        "lpsim.operands",
         "lpsim.scalar",
         "lpsim.trace",
         "lpsim.spell",
@@ -99,9 +100,7 @@ def test_no_cycle():
 
 def module_level_imports(tree: ast.Module) -> set[str]:
     """First components of what is imported when the module is, `if` and `try` blocks included."""
-    functions = [
-        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    ]
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
     lazy = {id(inner) for function in functions for inner in ast.walk(function)}
     now = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) and id(n) not in lazy]
     names = {alias.name for n in now if isinstance(n, ast.Import) for alias in n.names}
@@ -180,7 +179,5 @@ def test_an_early_return_is_seen():
 
 
 def test_a_hidden_module_level_import_is_seen():
-    tree = ast.parse(
-        "try:\n    import torch.nn\nexcept ImportError:\n    pass\ndef f():\n    import matplotlib\n"
-    )
+    tree = ast.parse("try:\n    import torch.nn\nexcept ImportError:\n    pass\ndef f():\n    import matplotlib\n")
     assert module_level_imports(tree) == {"torch"}

@@ -17,13 +17,13 @@ class Forward(NamedTuple):
 
     o: np.ndarray
     m: np.ndarray
-    l: np.ndarray  # noqa: E741  the paper's name
+    l: np.ndarray
     lse: np.ndarray
     base: float
 
 
 def forward(
-    q, k, v, *, recipe="triton", causal=False, scale=None, block=None, machine="h200", fmt=None
+    q, k, v, *, recipe: str | recipes.Recipe = "triton", causal=False, scale=None, block=None, machine="h200", fmt=None
 ) -> Forward:
     """Attention as a recipe computes it, bit for bit.
 
@@ -67,9 +67,7 @@ def _tile(call: inputs.Call, first_key: int) -> tuple[slice, slice, np.ndarray |
 
 def _rounded_output(call: inputs.Call, rules: recipes.Recipe, o: np.ndarray) -> np.ndarray:
     """o at its site: codes if the user gave codes, q's dtype if that holds them, else float32."""
-    fmt: Format = (
-        site_format(rules.O, call.fmt) if rules.O is not None else site_format(recipes.Site("fp32"), call.fmt)
-    )
+    fmt: Format = site_format(rules.O, call.fmt) if rules.O is not None else site_format(recipes.Site("fp32"), call.fmt)
     rounding = rules.O.rounding if rules.O is not None else "rne"
     codes = np.asarray(arrays.encode(o, fmt, rounding=rounding, nan="nvidia"))
     if call.dtype.kind == "u" and fmt == call.fmt:

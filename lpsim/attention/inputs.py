@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import border, formats
 from ..core import loops
 from ..errors import NotModelled
 from ..formats import Format, fmt_name
+from ..operands import operand
 from ..recipes import Recipe
 
 
@@ -51,27 +51,22 @@ def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt) -> Call:
     """Check and flatten the arguments of `forward`. Raises TypeError, ValueError and NotModelled."""
     if not isinstance(causal, bool | np.bool_):
         raise TypeError(f"causal={causal!r} must be True or False.")
-    read = [border.operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    read = [operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     rows = {row for _, _, row in read}
     if len(rows) > 1:
-        raise ValueError(
-            f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree."
-        )
+        raise ValueError(f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree.")
     row = rows.pop()
     if fmt_name(row) not in MODELLED:
         raise NotModelled(f"attention in {fmt_name(row)} is not modelled; modelled: {', '.join(MODELLED)}.")
     shapes = [codes.shape for _, codes, _ in read]
-    _check_shapes(*shapes, bool(causal))
+    _check_shapes(shapes[0], shapes[1], shapes[2], bool(causal))
     batch, (n, d), n_keys = shapes[0][:-2], shapes[0][-2:], shapes[1][-2]
     tile = _check_block(recipe.block if block is None else block, n, n_keys)
-    operands = [
-        _operand(np.ascontiguousarray(codes).reshape(-1, *codes.shape[-2:]), row) for _, codes, _ in read
-    ]
+    q_, k_, v_ = (_operand(np.ascontiguousarray(codes).reshape(-1, *codes.shape[-2:]), row) for _, codes, _ in read)
     given = read[0][0]
     torch = any(g.torch for g, _, _ in read)
-    return Call(
-        *operands, row, _check_scale(scale, d), bool(causal), *tile, batch, torch, given.array.dtype
-    )  # fmt: skip
+    scale = _check_scale(scale, d)
+    return Call(q_, k_, v_, row, scale, bool(causal), tile[0], tile[1], batch, torch, given.array.dtype)
 
 
 def _check_shapes(q: tuple, k: tuple, v: tuple, causal: bool) -> None:

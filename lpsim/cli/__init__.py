@@ -47,21 +47,15 @@ def formats() -> None:
             "yes" if row.negative_zero else "no",
         )
     out.print(table)
-    out.print(
-        "p: precision, the implicit bit included. Values to three digits; rows are exact in lpsim.formats.\n"
-    )
+    out.print("p: precision, the implicit bit included. Values to three digits; rows are exact in lpsim.formats.\n")
     for name, (_, source) in rows.REGISTRY.items():
         out.print(f"[bold]{name:>7}[/bold]  {source}")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def explain(
-    expression: Annotated[
-        str, typer.Argument(help="One quoted expression: '-2.40625 + -2.296875', '449', 'sqrt(2)'.")
-    ],
-    fmt: Annotated[
-        str, typer.Option("--fmt", help="The format to round to; `lpsim formats` lists them.")
-    ] = "bf16",
+    expression: Annotated[str, typer.Argument(help="One quoted expression: '-2.40625 + -2.296875', '449', 'sqrt(2)'.")],
+    fmt: Annotated[str, typer.Option("--fmt", help="The format to round to; `lpsim formats` lists them.")] = "bf16",
     rounding: Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn or rto.")] = "rne",
     overflow: Annotated[str, typer.Option(help="ieee, saturate or satfinite.")] = "ieee",
     nan: Annotated[str, typer.Option(help="canonical, propagate or nvidia.")] = "canonical",
@@ -71,11 +65,11 @@ def explain(
     An expression is a number (a cast), two numbers joined by + - * or /, sqrt(a), or fma(a, b, c). Numbers are
     decimal or hexadecimal (0x1.8p-3), inf or nan.
     """
-    from .expression import evaluate
+    from . import expression as parser
 
     try:
         out.print(
-            str(evaluate(expression, fmt, rounding=rounding, overflow=overflow, nan=nan)),
+            str(parser.evaluate(expression, fmt, rounding=rounding, overflow=overflow, nan=nan)),
             markup=False,
             soft_wrap=True,
         )

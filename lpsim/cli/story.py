@@ -21,9 +21,7 @@ def replay(out: Console, working) -> bool:
             found = recorded.replay(case)
         counts = [str(found.differing[name]) for name in ("o", "l", "m")]
         shape = "x".join(map(str, found.shape))
-        table.add_row(
-            found.inputs, found.fmt, shape, "yes" if found.causal else "no", *counts, f"{found.bits:,}"
-        )
+        table.add_row(found.inputs, found.fmt, shape, "yes" if found.causal else "no", *counts, f"{found.bits:,}")
         wrong += sum(found.differing.values())
         bits += found.bits
     out.print(table)
@@ -45,11 +43,12 @@ def additions(out: Console) -> None:
         out.print(str(step), markup=False, soft_wrap=True)
     assert tie.error is not None
     assert broken.error is not None
+    errors = f"error {float(tie.error):+.6f}", f"error {float(broken.error):+.6f}"
+    out.print(f"\nAlone the sum is a tie and goes to even: {errors[0]}. The residual, however small, puts it past the")
     out.print(
-        f"\nAlone the sum is a tie and goes to even: error {float(tie.error):+.6f}. The residual, however small, puts it "
-        f"past the midpoint: error {float(broken.error):+.6f}.\nTies split both ways; a residual of V's own sign sends "
-        "all of them away from zero. That is a bias.\n"
+        f"midpoint: {errors[1]}. Ties split both ways; a residual of V's own sign sends all of them away from zero."
     )
+    out.print("That is a bias.\n")
 
 
 def build_up(out: Console, working, path: Path) -> None:
@@ -60,11 +59,9 @@ def build_up(out: Console, working, path: Path) -> None:
         with working(f"attention over the keys 0..t for each t: {name}"):
             curves[name] = buildup.curve(series)
     first, second = buildup.TIED
-    out.print(
-        f"{buildup.ROWS} rows x {buildup.FEATURES} features of negative V. Keys {first} and {second} share the maximum; the "
-        f"others weigh {buildup.residual_mass():.1e} as much together.\nMean of O minus exact O in bf16 ulps, with its "
-        "standard error:"
-    )
+    size, mass = f"{buildup.ROWS} rows x {buildup.FEATURES} features", f"{buildup.residual_mass():.1e}"
+    out.print(f"{size} of negative V. Keys {first} and {second} share the maximum; the others weigh {mass} as much.")
+    out.print("Mean of O minus exact O in bf16 ulps, with its standard error:")
     table = Table("recipe", "one key leads", "tie begins", "after all keys")
     for name, curve in curves.items():
         shown = [f"{curve.mean[t]:+.3f} ± {curve.deviation[t]:.3f}" for t in (second - 1, second, -1)]

@@ -13,7 +13,7 @@ def where(condition, a, b):
 
 @type_callable(where)
 def _type_where(context):
-    """Compiled code gets one select instruction: as a function of its own it would be compiled for every mix of types."""
+    """One select instruction: as a compiled function it would be built again for every mix of types."""
 
     def typer(condition, a, b):
         if all(isinstance(types.unliteral(x), types.Boolean) for x in (a, b)):

@@ -66,7 +66,7 @@ def unpack_f64(bits):
 
 @njit
 def pack_f64(kind, sign, exp, sig):
-    """int64 bits of the binary64 with this value; it must be a normal binary64 or zero, sig < 2^53. NaN is made quiet."""
+    """int64 bits of the binary64 with this value, which must be normal or zero; sig < 2^53. NaN is made quiet."""
     n = bit_length(sig)
     finite = ((n + exp + 1022) << 52) + ((sig << (53 - n)) & mask(52))
     finite = where(sig == 0, 0, finite)

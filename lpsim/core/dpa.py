@@ -51,9 +51,7 @@ def accumulator_format(unit):
 def output_format(unit):
     """What the sum is rounded to: perhaps fewer fraction bits, in the accumulator's container."""
     w, f = unit.exponent_bits, unit.output_fraction
-    return Format(
-        1 + w + f, f + 1, (1 << (w - 1)) - 1, (1 << f) - 1, 1, 1, 1, 1, 1, unit.accumulator_fraction - f
-    )
+    return Format(1 + w + f, f + 1, (1 << (w - 1)) - 1, (1 << f) - 1, 1, 1, 1, 1, 1, unit.accumulator_fraction - f)
 
 
 @njit

@@ -23,7 +23,7 @@ def two_sum(a, b):
 
 @njit
 def to_f32(high, low):
-    """float32 nearest to high + low, |low| <= ulp(high)/2: rounded to odd first, so that the second rounding is harmless."""
+    """float32 nearest to high + low, |low| <= ulp(high)/2: to odd first, so that the second rounding is harmless."""
     if low != 0.0 and np.isfinite(high):
         bits = f64_to_bits(high)
         if bits & 1 == 0:

@@ -14,9 +14,7 @@ from .exactsum import to_f32, two_sum
 from .intrinsics import fma_f64
 
 DOUBT = 2.0**-50
-LN2_HIGH = float.fromhex(
-    "0x1.62e42fefa0000p-1"
-)  # ln 2 cut to 37 bits, so k * LN2_HIGH is exact for |k| < 2^16
+LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # ln 2 cut to 37 bits, so k * LN2_HIGH is exact for |k| < 2^16
 LN2_MIDDLE = float.fromhex("0x1.cf79abc9e3b3ap-40")  # RN(ln 2 - LN2_HIGH)
 LN2_LOW = float.fromhex("-0x1.ff0342542fc33p-94")  # RN(ln 2 - LN2_HIGH - LN2_MIDDLE)
 

@@ -35,9 +35,7 @@ def random_word(index, seed, stream, step, bits):
     seed = np.uint64(seed)
     halves = bits <= 16
     block = index >> np.uint64(3) if halves else index >> np.uint64(2)
-    words = philox4x32(
-        block & U32, block >> SHIFT_32, np.uint64(stream), np.uint64(step), seed & U32, seed >> SHIFT_32
-    )
+    words = philox4x32(block & U32, block >> SHIFT_32, np.uint64(stream), np.uint64(step), seed & U32, seed >> SHIFT_32)
     which = (index >> np.uint64(1)) & np.uint64(3) if halves else index & np.uint64(3)
     word = words[0]
     if which == np.uint64(1):

@@ -60,7 +60,8 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     negative, fmt unsigned      -> NaN; zero under saturate and satfinite; -0 and what rounds to it -> 0
     zero, fmt without zero      -> NaN
     |rounded| > largest finite  -> overflow policy
-    otherwise                   -> the neighbour that the rounding mode picks; below fmt's grid without a zero: its lowest
+    below a grid without zero   -> its lowest code
+    otherwise                   -> the neighbour that the rounding mode picks
 
     0 <= sig < 2^62; its last bit may mean "or a little more" if it lies 34 bits or more below the cut.
     word: the random integer R, used by the stochastic modes only. Result: Rounded.
@@ -111,10 +112,11 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     signed = sign << magnitude_bits(fmt)
     code = where(magnitude == 0, signed * fmt.negative_zero, magnitude | signed)
     code = where(too_big, where(clamps, largest | signed, infinity_code(sign, fmt)), code)
-    negative = (sign > fmt.signed) & ((magnitude > 0) | too_big)
+    negative = (sign > fmt.signed) & ((magnitude > 0) | (fmt.zero == 0) | too_big)
     code = where(negative, 0, code)
     is_nan = (kind == NAN) | (too_big & (clamps == 0) & (fmt.infinity == 0))
-    is_nan = is_nan | (negative & ((policy.overflow == IEEE) | (fmt.zero == 0)))
+    answered = (policy.overflow == SATFINITE) | ((policy.overflow != IEEE) & (kind == FINITE))
+    is_nan = is_nan | (negative & ((answered == 0) | (fmt.zero == 0)))
     is_nan = is_nan | ((sig == 0) & (kind == FINITE) & (fmt.zero == 0))
     nan = _nan_code(sign & fmt.signed, where(kind == NAN, sig, 0), fmt, policy.nan)
     code = where(is_nan, nan, code)

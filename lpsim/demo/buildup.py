@@ -58,9 +58,7 @@ def curve(series: Series) -> Curve:
     exact = attention.forward(*qkv, recipe="exact", causal=True, fmt="bf16").o
     o = attention.forward(*qkv, recipe=series.recipe, causal=True, fmt="bf16").o
     errors = (np.asarray(o, np.float64) - exact) / ulp(exact)
-    by_row = errors.mean(
-        axis=2
-    )  # features of a row share its rounding of P and l: rows are what is independent
+    by_row = errors.mean(axis=2)  # features of a row share its rounding of P and l: rows are what is independent
     return Curve(by_row.mean(axis=0), by_row.std(axis=0, ddof=1) / np.sqrt(ROWS))
 
 
@@ -70,7 +68,7 @@ def ulp(x: np.ndarray) -> np.ndarray:
 
 
 def compared() -> dict[str, Series]:
-    """The curves: recipe paper, and recipe triton with small and with large V of the other keys; each with the remedy."""
+    """Recipe paper, and recipe triton with small and with large V of the other keys; each with the remedy too."""
     remedy = recipes.dynamic(beta=2.0, tolerance=1e-3)
     found = {}
     for name, factor in (("paper", 1.0), ("triton", 0.2), ("triton", 1.5)):
