@@ -139,7 +139,8 @@ def encode(value: Value, fmt, rounding="rne", overflow="ieee", nan="canonical", 
     NaN: the policy's; where there is none, "nvidia" gives the largest value (PTX cvt to e2m1, e2m3, e3m2).
     Infinity: itself, or NaN where there is none; satfinite clamps.
     Rounded above the largest value: as infinity under ieee unless the mode points inward; else clamped.
-    Negative into unsigned: NaN under ieee and where there is no zero, else zero; what rounds to -0 is zero.
+    Negative into unsigned: NaN under ieee and where there is no zero, else zero (saturate leaves -Inf NaN);
+    what rounds to -0 is zero.
     Zero where there is none: NaN. -0 where there is none: zero. Flushing acts on the rounded result.
     more: flush_out=False, bits=0, word=0 (stochastic), payload=0 (of a NaN).
     """
@@ -167,7 +168,8 @@ def _answer(value: Value, fmt, rounding: str, overflow: str, more: dict):
             m = 0
     signed = sign * 2 ** (fmt.bits - 1) if fmt.signed else 0
     if sign and not fmt.signed and (m > 0 or not fmt.zero):
-        return NAN if overflow == "ieee" or not fmt.zero else 0
+        answered = overflow == "satfinite" or (overflow == "saturate" and x != INF)
+        return 0 if answered and fmt.zero else NAN
     if over:
         return largest(fmt) + signed if clamps else largest(fmt) + 1 + signed if fmt.infinity else NAN
     return 0 if m == 0 and not fmt.negative_zero else m + signed

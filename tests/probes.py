@@ -48,6 +48,4 @@ def expected(points, fmt, **policy) -> np.ndarray:
 def differences(points, found, wanted) -> list[str]:
     """What to print of the codes that differ: the first five. Codes are compared, so +0 and -0 differ."""
     wrong = np.flatnonzero(np.asarray(found) != np.asarray(wanted))
-    return [
-        f"{points[i]}: {int(found[i]):#x}, exact {int(wanted[i]):#x} ({len(wrong)} differ)" for i in wrong[:5]
-    ]
+    return [f"{points[i]}: {int(found[i]):#x}, exact {int(wanted[i]):#x} ({len(wrong)} differ)" for i in wrong[:5]]

@@ -129,9 +129,7 @@ def sample(fmt, arity: int, count: int, seed: int) -> list[np.ndarray]:
     if arity == 3:
         mixed = random.choice(edges(fmt), (count, 3))
     raw = random.integers(0, size, (count, arity)) << fmt.pad
-    near = random.integers(0, size // 2, (count, 1)) + random.integers(-4, 5, (count, arity)) * 2 ** (
-        fmt.precision - 1
-    )
+    near = random.integers(0, size // 2, (count, 1)) + random.integers(-4, 5, (count, arity)) * 2 ** (fmt.precision - 1)
     near = np.clip(near + random.integers(0, 3, (count, arity)), 0, size // 2 - 1)
     near = (near + random.integers(0, 2, (count, arity)) * (size // 2)) << fmt.pad
     return list(np.ascontiguousarray(np.concatenate([mixed.reshape(-1, arity), raw, near]).T))

@@ -169,9 +169,7 @@ def test_flush_is_a_switch():
 
 def test_mean_error_of_a_binade():
     """Each cast is within an ulp, but truncation leans half an ulp toward zero; nearest does not lean."""
-    x = np.arange(0x3F800000, 0x3F820000, dtype=np.uint32).view(
-        np.float32
-    )  # two steps of bf16: every low half
+    x = np.arange(0x3F800000, 0x3F820000, dtype=np.uint32).view(np.float32)  # two steps of bf16: every low half
     ulp, mean = 2.0**-7, {}
     for mode in ("rne", "rtz"):
         error = lp.round(x, "bf16", rounding=mode).astype(np.float64) - x
@@ -235,9 +233,7 @@ def test_fma_in_float32_is_not_a_bf16_fma():
     codes = np.random.default_rng(33).integers(0x3E00, 0x4200, (3, 4000)).astype(np.uint16)
     a, b, c = lp.decode(codes, "bf16")
     c = c * np.float32(2.0**-30)
-    wanted = [
-        oracle.encode(oracle.fma(*map(exactly, row)), FORMATS["bf16"]) for row in zip(a, b, c, strict=True)
-    ]
+    wanted = [oracle.encode(oracle.fma(*map(exactly, row)), FORMATS["bf16"]) for row in zip(a, b, c, strict=True)]
     assert lp.encode(lp.fma(a, b, c, "bf16"), "bf16").tolist() == wanted
     two_steps = lp.encode(lp.fma(a, b, c, "fp32"), "bf16").tolist()
     assert two_steps != wanted, "else this test sees nothing"

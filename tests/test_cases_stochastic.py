@@ -89,8 +89,7 @@ def test_every_word_of_a_small_space(name, bits, variant):
     top, binade = oracle.largest(fmt), 2 ** (fmt.precision - 1)
     last = Fraction(1, 2 ** (bits + 2))
     parts = sorted(
-        {Fraction(k, 16) for k in range(16)}
-        | {half + last * k for half in (0, Fraction(1, 2)) for k in (1, 3)}
+        {Fraction(k, 16) for k in range(16)} | {half + last * k for half in (0, Fraction(1, 2)) for k in (1, 3)}
     )
     points = []
     for m in {0, 1, binade - 1, binade, 2 * binade + 1, top - 1, top} & set(range(top + 1)):

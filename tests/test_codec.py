@@ -114,9 +114,7 @@ def test_binary64_is_read_exactly(x):
 @given(st.integers(0, (1 << 53) - 1), st.integers(-1074, 971), st.integers(0, 1))
 def test_binary64_is_written_exactly(sig, exp, sign):
     assume(not sig or -1022 <= sig.bit_length() + exp - 1 <= 1023)  # normal numbers only: the contract
-    assert oracle.number(float_of(pack_f64(0, sign, exp, sig))) == oracle.Value(
-        sign, sig * Fraction(2) ** exp
-    )
+    assert oracle.number(float_of(pack_f64(0, sign, exp, sig))) == oracle.Value(sign, sig * Fraction(2) ** exp)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -159,6 +157,4 @@ PUBLISHED = {
 def test_published_extremes(name):
     fmt = {**ROWS, **WIDE}[name]
     nans = int((unpack_all(containers(fmt), fmt)[:, 0] == NAN).sum())
-    assert (formats.max_value(fmt), formats.min_normal(fmt), formats.min_positive(fmt), nans) == PUBLISHED[
-        name
-    ]
+    assert (formats.max_value(fmt), formats.min_normal(fmt), formats.min_positive(fmt), nans) == PUBLISHED[name]

@@ -56,9 +56,7 @@ def test_what_is_exact_stays_in_every_mode(name):
     chosen = np.array(containers(fmt), np.int64)
     rows = unpack_all(chosen, fmt)
     numeric = rows[:, 0] != 2
-    modes = [(mode, 0, 0) for mode in MODES] + [
-        (v, n, w) for v in "ABC" for n in (1, 16, 32) for w in (0, 2**n - 1)
-    ]
+    modes = [(mode, 0, 0) for mode in MODES] + [(v, n, w) for v in "ABC" for n in (1, 16, 32) for w in (0, 2**n - 1)]
     for (mode, bits, word), overflow in product(modes, ("ieee", "saturate")):
         found = round_all(rows[numeric], fmt, make_policy(mode, overflow, bits=bits), word)
         assert np.array_equal(found, chosen[numeric]), (mode, word)
