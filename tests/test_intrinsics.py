@@ -31,7 +31,7 @@ def f64(a, b, c):
 """
 
 
-def fma_cases() -> list[tuple[int, int, int]]:
+def fma_cases() -> list[tuple[int, ...]]:
     """binary32 triples; among them sums that a float64 a * b + c rounds twice, and subnormal results."""
     rng = np.random.default_rng(RNG_SEED)
     cases = [tuple(int(v) for v in row) for row in rng.integers(0, 1 << 32, (500, 3))]

@@ -1,5 +1,7 @@
 """Special functions: three bodies of each MUFU function, special values, and the recipes around them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -86,7 +88,7 @@ def test_integers_lanes_and_loops_agree(name):
 @pytest.mark.parametrize("name", sorted(set(special.ARRAYS) & set(special.SCALARS)))
 def test_loops_equal_scalars_for_every_length_in_place_too(name):
     operands = 2 if name.startswith("div") else 1
-    over = over_pairs if operands == 2 else over_floats
+    over: Callable[..., None] = over_pairs if operands == 2 else over_floats
     for n in (0, 1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5):
         x = [random_codes(n, seed).view(np.float32) for seed in range(operands)]
         expected, out = np.empty(n, np.float32), np.empty(n, np.float32)
@@ -97,7 +99,7 @@ def test_loops_equal_scalars_for_every_length_in_place_too(name):
         assert np.array_equal(x[0].view(np.uint32), expected.view(np.uint32))
 
 
-#: name -> {code: code}. Source: PTX ISA 9.1, the table of special values of each instruction.
+#: name -> {code: code}: zeros, subnormals, infinities, borders, and powers of two with exact results.
 SPECIALS = {
     "exp2": {
         0: 0x3F800000,

@@ -1,7 +1,7 @@
 """Special functions of an H200 by name: scalars for compiled code, and loops over arrays.
 
     from lpsim.core.special import ex2_f32, ARRAYS
-    ARRAYS["exp2"](x, out)          # float32 (n,), contiguous; out may be x, at a third of the speed
+    ARRAYS["exp2"](x, out)          # float32 (n,), contiguous; out may be x itself, several times slower
 
 ARRAYS has the functions of Triton (as version 3.6 compiles them for sm_90) by their names there, and the PTX
 instructions by theirs. "div" and "div_rn" take two operands: loop(x, y, out).

@@ -1,4 +1,5 @@
-"""The MUFU functions over arrays: out[i] = f(x[i]); x, out float32 (n,), contiguous; out may be x itself.
+"""The MUFU functions over arrays: out[i] = f(x[i]); x, out float32 (n,), contiguous; out may be x itself
+(the same bits, but the last pass then stays scalar).
 
 In blocks that stay in the first-level cache, three passes: make table indices (vectorised), fetch entries
 (scalar: a gather costs more), compute (vectorised). Twice as fast as a loop over the scalar functions.
