@@ -5,6 +5,7 @@ import numpy as np
 from .inputs import Call
 
 
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")  # NaN and infinity go through
 def forward(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """o (batch, n, d), m, l, lse (batch, n), float64, base e.
 
