@@ -49,7 +49,14 @@ def operand(x: float, fmt: Format) -> str:
 
     for row in (fmt, FORMATS["fp32"]):
         if formats.has_nan(row) or x == x:
-            bits = int(encode(x, row, overflow="satfinite", nan="nvidia" if not formats.has_nan(row) else "canonical"))
+            bits = int(
+                encode(
+                    x,
+                    row,
+                    overflow="ieee" if row.infinity else "satfinite",
+                    nan="nvidia" if not formats.has_nan(row) else "canonical",
+                )
+            )
             back = float(decode(np.array([bits], dtype=f"uint{formats.container_bits(row)}"), row)[0])
             if back == x or (back != back and x != x):
                 return code(bits, row) + ("" if row == fmt else f"  (fp32: more bits than {fmt_name(fmt)})")

@@ -34,8 +34,17 @@ def evaluate(text: str, fmt: str, **rules) -> explain.Explanation:
 
 
 def number(text: str) -> float:
-    """The nearest binary64 of a decimal or hexadecimal number."""
-    return float.fromhex(text) if "0x" in text.lower() else float(text)
+    """The nearest binary64 of a decimal or hexadecimal number; ValueError for one that is none or is too large."""
+    try:
+        value = float.fromhex(text) if "0x" in text.lower() else float(text)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r} is not a binary64 number: {error}.") from None
+    if abs(value) == float("inf") and "inf" not in text.lower():
+        raise ValueError(f"{text!r} is above the largest binary64 number: write inf if infinity is meant.")
+    digits = text.lower().partition("p" if "0x" in text.lower() else "e")[0]
+    if value == 0.0 and set(digits) & set("123456789abcdef"):
+        raise ValueError(f"{text!r} is below the smallest binary64 number: write 0 if zero is meant.")
+    return value
 
 
 def _exact(text: str):
@@ -43,6 +52,6 @@ def _exact(text: str):
     from fractions import Fraction
 
     nearest = number(text)
-    if "0x" in text.lower() or nearest != nearest or abs(nearest) == float("inf"):
+    if "0x" in text.lower() or nearest == 0.0 or nearest != nearest or abs(nearest) == float("inf"):
         return nearest
     return nearest if Fraction(text) == Fraction(nearest) else Fraction(text)
