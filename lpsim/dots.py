@@ -19,7 +19,7 @@ from ._jit import njit
 from .core import dpa
 from .core.codec import pack_f64, unpack
 from .core.intrinsics import bits_to_f64
-from .formats import Format, container_bits, exponent_bits, has_nan
+from .formats import Format, container_bits, exponent_bits
 from .machines import DotUnit
 from .threads import parallel_for
 from .tiles import covers, dot_region, dot_tile
@@ -37,9 +37,8 @@ def emin_of(fmt: Format) -> int:
 
 def _is_prefix_of_fp32(fmt: Format) -> bool:
     """True if the codes are the upper bits of binary32 (bf16, tf32): a shift decodes them."""
-    return (
-        fmt.signed == 1 and exponent_bits(fmt) == 8 and fmt.infinity == 1 and has_nan(fmt) and fmt.exponent_bias == 127
-    )
+    pattern = (1, 8, 1, 127)
+    return (fmt.signed, exponent_bits(fmt), fmt.infinity, fmt.exponent_bias) == pattern and fmt.nans > 0
 
 
 @njit
