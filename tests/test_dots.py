@@ -29,9 +29,7 @@ def recorded(file):
                 yield label, machines.dot_row("h200", path, name).unit, FORMATS[name], a, b, c, d
 
 
-@pytest.mark.parametrize(
-    ("name", "dots_in_it", "outputs"), [("mma.npz", 140, 304640), ("mma_tiny.npz", 48, 104448)]
-)
+@pytest.mark.parametrize(("name", "dots_in_it", "outputs"), [("mma.npz", 140, 304640), ("mma_tiny.npz", 48, 104448)])
 def test_every_recorded_bit(name, dots_in_it, outputs):
     seen, compared, differing = 0, 0, {}
     for label, unit, fmt, a, b, c, d in recorded(name):
@@ -82,9 +80,7 @@ def codes(rng, fmt, shape, kind):
         magnitude[rng.random(shape) < 0.8] = 0
     if kind == "special":
         picks = [0, 1, largest, largest - fmt.nans, largest - fmt.nans - 1, one]
-        magnitude = np.where(
-            rng.random(shape) < 0.03, rng.choice(picks, shape), np.clip(magnitude, one // 2, one)
-        )
+        magnitude = np.where(rng.random(shape) < 0.03, rng.choice(picks, shape), np.clip(magnitude, one // 2, one))
     signed = magnitude | rng.integers(0, 2, shape) << (fmt.bits - 1)
     padding = rng.integers(0, 1 << fmt.pad, shape)  # a dot unit does not look at it
     return (signed << fmt.pad | padding).astype(f"uint{8 * -(-(fmt.bits + fmt.pad) // 8)}")
@@ -105,9 +101,7 @@ def assert_same_as_reference(a, b, c, unit, a_fmt, b_fmt):
     np.testing.assert_array_equal(fast.view(np.uint32), slow[0].view(np.uint32))
 
 
-UNITS = [
-    (path, name, name) for path in ("wgmma", "mma") for name in ("bf16", "fp16", "tf32", "e4m3fn", "e5m2")
-]
+UNITS = [(path, name, name) for path in ("wgmma", "mma") for name in ("bf16", "fp16", "tf32", "e4m3fn", "e5m2")]
 UNITS += [("wgmma", "e4m3fn", "e5m2"), ("wgmma", "e5m2", "e4m3fn")]
 
 
@@ -186,9 +180,7 @@ def test_splitting_changes_nothing():
 
 def test_interleaved_k_is_a_permutation_of_a_plain_dot():
     a, b, unit, fmt = random_dot((4, 64), (64, 9), path="mma", name="e4m3fn")
-    order = [
-        k for slab in (0, 32) for turn in (0, 2) for k in range(slab, slab + 32) if k % 4 in (turn, turn + 1)
-    ]
+    order = [k for slab in (0, 32) for turn in (0, 2) for k in range(slab, slab + 32) if k % 4 in (turn, turn + 1)]
     plain = unit._replace(k_width=2)
     expected = dots.dot(a[:, order], b[order], None, plain, fmt, fmt)
     np.testing.assert_array_equal(dots.dot(a, b, None, unit, fmt, fmt), expected)
@@ -199,12 +191,8 @@ def test_any_layout():
     expected = dots.dot(a, b, None, unit, fmt, fmt)
     spaced = np.zeros((40, 96), a.dtype)
     spaced[::2, ::2] = a
-    np.testing.assert_array_equal(
-        dots.dot(spaced[::2, ::2], np.asfortranarray(b), None, unit, fmt, fmt), expected
-    )
-    np.testing.assert_array_equal(
-        dots.dot(a[::-1, ::-1], b[::-1], None, unit, fmt, fmt).shape, expected.shape
-    )
+    np.testing.assert_array_equal(dots.dot(spaced[::2, ::2], np.asfortranarray(b), None, unit, fmt, fmt), expected)
+    np.testing.assert_array_equal(dots.dot(a[::-1, ::-1], b[::-1], None, unit, fmt, fmt).shape, expected.shape)
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(0, 3, 4), (3, 0, 4), (3, 4, 0)])

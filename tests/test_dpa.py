@@ -10,13 +10,9 @@ from lpsim import formats, machines
 from lpsim.core import dpa
 from lpsim.policies import RNE, RTZ
 
-H200 = {
-    name: machines.dot_row("h200", "wgmma", name).unit for name in ("bf16", "fp16", "tf32", "e4m3fn", "e5m2")
-}
+H200 = {name: machines.dot_row("h200", "wgmma", name).unit for name in ("bf16", "fp16", "tf32", "e4m3fn", "e5m2")}
 FP8_AS_FP16 = machines.dot_row("h200", "mma", "e5m2").unit
-FP16_RESULT = machines.DotUnit(
-    8, 24, RNE, 10, -20, exponent_bits=5, accumulator_fraction=10
-)  # Turing, HMMA.1688
+FP16_RESULT = machines.DotUnit(8, 24, RNE, 10, -20, exponent_bits=5, accumulator_fraction=10)  # Turing, HMMA.1688
 VOLTA = machines.DotUnit(4, 23, RTZ, 23, -131)
 
 
@@ -49,9 +45,7 @@ def expected_block(a, b, c, a_fmt, b_fmt, unit):
     infinity = ((1 << unit.exponent_bits) - 1) << fraction
     pairs = [(value(x, a_fmt), value(y, b_fmt)) for x, y in zip(a, b, strict=True)]
     c_value, c_exponent = value(c, accumulator)
-    special = [
-        float(x) * float(y) for (x, _), (y, _) in pairs if isinstance(x, float) or isinstance(y, float)
-    ]
+    special = [float(x) * float(y) for (x, _), (y, _) in pairs if isinstance(x, float) or isinstance(y, float)]
     special += [c_value] if isinstance(c_value, float) else []
     if special:
         return special_code(sum(special), fraction, infinity)
@@ -164,8 +158,7 @@ def test_blocks_are_chained_and_padded_with_zeros():
 def test_no_blocks_leave_the_accumulator():
     nothing = np.empty(0, np.int64)
     assert (
-        dpa.dot(nothing, nothing, 0x80000000, formats.FORMATS["bf16"], formats.FORMATS["bf16"], H200["bf16"])
-        == 1 << 31
+        dpa.dot(nothing, nothing, 0x80000000, formats.FORMATS["bf16"], formats.FORMATS["bf16"], H200["bf16"]) == 1 << 31
     )
 
 
