@@ -21,13 +21,14 @@ def run(name: str, operands, fmt, policy, word=0):
 
 
 def near_midpoint_quotients(seed: int, count: int) -> list[tuple[float, float]]:
-    """a, b of 53 bits, a / b = m 2^-25 less about 2^-77; m, odd and of 25 bits, is a midpoint of fp32."""
+    """a, b of 53 bits, a / b = m 2^-25 plus or minus about 2^-77; m, odd and of 25 bits, is a midpoint of fp32."""
     random = np.random.default_rng(seed)
     pairs = []
     while len(pairs) < count:
         m = int(random.integers(2**24, 2**25)) | 1
-        b = pow(m, -1, 2**25) + 2**25 * int(random.integers(2**26, 2**28))
-        a = (m * b - 1) >> 25
+        side = 1 - 2 * (len(pairs) % 2)
+        b = -side * pow(m, -1, 2**25) % 2**25 + 2**25 * int(random.integers(2**26, 2**28))
+        a = (m * b + side) >> 25
         if a < 2**53 and b < 2**53:
             pairs.append((float(a), float(b)))
     return pairs
@@ -96,4 +97,4 @@ def test_the_constructed_quotients_are_that_close():
     for a, b in near_midpoint_quotients(0, 20):
         quotient = Fraction(a) / Fraction(b)
         m = round(quotient * 2**25)
-        assert 0 < m / Fraction(2**25) - quotient < Fraction(1, 2**76)
+        assert 0 < abs(quotient - m / Fraction(2**25)) < Fraction(1, 2**75)
