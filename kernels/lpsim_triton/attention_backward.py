@@ -1,0 +1,284 @@
+"""Flash attention backward as Triton kernels for sm_90: no atomics, so the order of every sum is fixed.
+
+Arithmetic (fp32, base 2; emulated by `lpsim.attention.backward`, recipe triton):
+  delta   rowsum(o * do) in the order that tl.sum has: of each 8 features x = RN(o1 do1), then x = fma(oj, doj, x)
+          for j = 0, 2, .., 7; then the eighths of the row in a butterfly, the farthest first
+  dv, dk  per tile of keys, query rows ascending on live accumulators: p = EX2(fma(s, scale, -lse)), 0 where masked;
+          dv += RN16(p) do; ds = RN(p * RN(dp - delta)); dk += RN16(ds) q; at the end RN16(RN(dk * softmax scale))
+  dq      per tile of query rows, keys ascending, the same ds: dq += RN16(ds) k; at the end as dk
+Query heads that share a key head add to dk and dv in ascending order, on the same accumulator.
+
+A dot adds 16 products at a time, in order, and a masked product adds nothing: so no tile changes a bit, and all of
+them are free to be tuned. Nor does it matter whether dq computes ds again or reads what the dk, dv kernel stored.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from .attention_forward import HEADS_TOGETHER, Rule, described, log2_scale, tile_position
+
+DS_BYTES = 1 << 31  # above this ds is computed twice instead of stored
+
+
+@triton.jit
+def eighths(x, HEAD: tl.constexpr, ROWS: tl.constexpr):
+    """Features 8i .. 8i + 7 of x (ROWS, HEAD) as eight (ROWS, HEAD // 8)."""
+    even, odd = tl.split(x.to(tl.float32).reshape(ROWS, HEAD // 8, 4, 2))
+    x04, x26 = tl.split(even.reshape(ROWS, HEAD // 8, 2, 2))
+    x15, x37 = tl.split(odd.reshape(ROWS, HEAD // 8, 2, 2))
+    x0, x4 = tl.split(x04)
+    x1, x5 = tl.split(x15)
+    x2, x6 = tl.split(x26)
+    x3, x7 = tl.split(x37)
+    return x0, x1, x2, x3, x4, x5, x6, x7
+
+
+@triton.jit
+def delta_kernel(
+    o, do, delta, heads, n, do_batch, do_head, do_row, do_feature, HEAD: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """delta (batch, heads, n). o contiguous, 16 bits or float32; do with any strides.
+
+    The order of the sum is spelt out, so that it does not hang on how the compiler lays out the loads.
+    """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    batch_head = tl.program_id(1).to(tl.int64)
+    features = tl.arange(0, HEAD)[None, :]
+    inside = rows[:, None] < n
+    do_at = batch_head // heads * do_batch + batch_head % heads * do_head
+    x = tl.load(o + (batch_head * n + rows[:, None]) * HEAD + features, mask=inside, other=0.0)
+    y = tl.load(do + do_at + rows[:, None].to(tl.int64) * do_row + features * do_feature, mask=inside, other=0.0)
+    x0, x1, x2, x3, x4, x5, x6, x7 = eighths(x, HEAD, ROWS)
+    y0, y1, y2, y3, y4, y5, y6, y7 = eighths(y, HEAD, ROWS)
+    total = tl.fma(x0, y0, x1 * y1)
+    total = tl.fma(x2, y2, total)
+    total = tl.fma(x3, y3, total)
+    total = tl.fma(x4, y4, total)
+    total = tl.fma(x5, y5, total)
+    total = tl.fma(x6, y6, total)
+    total = tl.fma(x7, y7, total)
+    tl.store(delta + batch_head * n + rows, tl.sum(total, 1), mask=rows < n)
+
+
+@triton.jit
+def key_tile_rows(
+    dk, dv, k, v, q_desc, do_desc, ds_desc, lse, delta, batch, head, batch_head, first_key, start, stop, n, scale,
+    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, STORE: tl.constexpr,
+):  # fmt: skip
+    """Query rows start .. stop go by one tile of keys; MASKED: rows above the diagonal among them."""
+    for first_row in tl.range(start, stop, ROWS):
+        q = q_desc.load([batch, head, first_row, 0]).reshape(ROWS, HEAD)
+        rows = first_row + tl.arange(0, ROWS)
+        # Beyond the last row q and do read as 0 and lse as infinity, so that p and ds are 0.
+        row_lse = tl.load(lse + batch_head.to(tl.int64) * n + rows, mask=rows < n, other=float("inf"))
+        row_delta = tl.load(delta + batch_head.to(tl.int64) * n + rows, mask=rows < n, other=0.0)
+        p = tl.math.exp2(tl.fma(tl.dot(k, q.T), scale, -row_lse[None, :]))
+        if MASKED:
+            p = tl.where(rows[None, :] >= first_key + tl.arange(0, KEYS)[:, None], p, 0.0)
+        do = do_desc.load([batch, head, first_row, 0]).reshape(ROWS, HEAD)
+        dv = tl.dot(p.to(k.dtype), do, dv)
+        ds = (p * (tl.dot(v, do.T) - row_delta[None, :])).to(k.dtype)
+        dk = tl.dot(ds, q, dk)
+        if STORE:
+            ds_desc.store([batch_head, first_key, first_row], ds.reshape(1, KEYS, ROWS))
+    return dk, dv
+
+
+@triton.jit
+def dk_dv_kernel(
+    q_desc, k_desc, v_desc, do_desc, ds_desc, lse, delta, dk_out, dv_out, scale, softmax_scale, kv_heads, kv_group,
+    n, n_keys, tiles, batch_heads,
+    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, CAUSAL: tl.constexpr, STORE: tl.constexpr,
+    GROUP: tl.constexpr,
+):  # fmt: skip
+    """dk, dv (batch, kv_heads, n_keys, HEAD), contiguous; and ds^T (batch * heads, n_keys, n) if STORE."""
+    tile, batch_head = tile_position(tl.program_id(0), tiles, batch_heads, GROUP, False)
+    batch, kv_head = batch_head // kv_heads, batch_head % kv_heads
+    first_key = tile * KEYS
+    k = k_desc.load([batch, kv_head, first_key, 0]).reshape(KEYS, HEAD)
+    v = v_desc.load([batch, kv_head, first_key, 0]).reshape(KEYS, HEAD)
+    dk = tl.zeros([KEYS, HEAD], tl.float32)
+    dv = tl.zeros([KEYS, HEAD], tl.float32)
+    # From `clear` on every row sees every key of the tile; rows before `start` see none.
+    start = first_key // ROWS * ROWS if CAUSAL else 0
+    clear = tl.minimum(tl.cdiv(first_key + KEYS - 1, ROWS) * ROWS, tl.cdiv(n, ROWS) * ROWS) if CAUSAL else 0
+    for member in tl.range(0, kv_group, num_stages=1):
+        head = kv_head * kv_group + member
+        row_head = (batch * kv_heads + kv_head) * kv_group + member
+        if CAUSAL:
+            dk, dv = key_tile_rows(
+                dk, dv, k, v, q_desc, do_desc, ds_desc, lse, delta, batch, head, row_head, first_key, start, clear, n,
+                scale, HEAD, ROWS, KEYS, True, STORE,
+            )  # fmt: skip
+        dk, dv = key_tile_rows(
+            dk, dv, k, v, q_desc, do_desc, ds_desc, lse, delta, batch, head, row_head, first_key, clear, n, n,
+            scale, HEAD, ROWS, KEYS, False, STORE,
+        )  # fmt: skip
+    keys = first_key + tl.arange(0, KEYS)
+    at = (batch_head.to(tl.int64) * n_keys + keys[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]
+    tl.store(dv_out + at, dv.to(dv_out.dtype.element_ty), mask=keys[:, None] < n_keys)
+    tl.store(dk_out + at, (dk * softmax_scale).to(dk_out.dtype.element_ty), mask=keys[:, None] < n_keys)
+
+
+@triton.jit
+def row_tile_keys(
+    dq, q, do, row_lse, row_delta, k_desc, v_desc, batch, kv_head, first_row, start, stop, n_keys, scale,
+    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """Keys start .. stop go by one tile of query rows; MASKED: some of the pairs are hidden."""
+    for first_key in tl.range(start, stop, KEYS):
+        k = k_desc.load([batch, kv_head, first_key, 0]).reshape(KEYS, HEAD)
+        v = v_desc.load([batch, kv_head, first_key, 0]).reshape(KEYS, HEAD)
+        p = tl.math.exp2(tl.fma(tl.dot(q, k.T), scale, -row_lse[:, None]))
+        if MASKED:
+            keys = first_key + tl.arange(0, KEYS)
+            visible = (keys < n_keys)[None, :]
+            if CAUSAL:
+                visible = visible & (first_row + tl.arange(0, ROWS)[:, None] >= keys[None, :])
+            p = tl.where(visible, p, 0.0)
+        ds = p * (tl.dot(do, v.T) - row_delta[:, None])
+        dq = tl.dot(ds.to(q.dtype), k, dq)
+    return dq
+
+
+@triton.jit
+def dq_kernel(
+    q_desc, k_desc, v_desc, do_desc, lse, delta, dq_out, scale, softmax_scale, heads, kv_group, n, n_keys, tiles,
+    batch_heads, HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, CAUSAL: tl.constexpr,
+    GROUP: tl.constexpr,
+):  # fmt: skip
+    """dq (batch, heads, n, HEAD), contiguous; ds is computed again."""
+    tile, batch_head = tile_position(tl.program_id(0), tiles, batch_heads, GROUP, CAUSAL)
+    batch, head = batch_head // heads, batch_head % heads
+    first_row = tile * ROWS
+    rows = first_row + tl.arange(0, ROWS)
+    q = q_desc.load([batch, head, first_row, 0]).reshape(ROWS, HEAD)
+    do = do_desc.load([batch, head, first_row, 0]).reshape(ROWS, HEAD)
+    row_lse = tl.load(lse + batch_head.to(tl.int64) * n + rows, mask=rows < n, other=float("inf"))
+    row_delta = tl.load(delta + batch_head.to(tl.int64) * n + rows, mask=rows < n, other=0.0)
+    stop = tl.minimum(first_row + ROWS, n_keys) if CAUSAL else n_keys
+    clear = (tl.minimum(first_row + 1, n_keys) if CAUSAL else n_keys) // KEYS * KEYS
+    dq = tl.zeros([ROWS, HEAD], tl.float32)
+    dq = row_tile_keys(
+        dq, q, do, row_lse, row_delta, k_desc, v_desc, batch, head // kv_group, first_row, 0, clear, n_keys, scale,
+        HEAD, ROWS, KEYS, False, CAUSAL,
+    )  # fmt: skip
+    dq = row_tile_keys(
+        dq, q, do, row_lse, row_delta, k_desc, v_desc, batch, head // kv_group, first_row, clear, stop, n_keys, scale,
+        HEAD, ROWS, KEYS, True, CAUSAL,
+    )  # fmt: skip
+    at = (batch_head.to(tl.int64) * n + rows[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]
+    tl.store(dq_out + at, (dq * softmax_scale).to(dq_out.dtype.element_ty), mask=rows[:, None] < n)
+
+
+@triton.jit
+def dq_from_ds_kernel(
+    ds_desc, k_desc, dq_out, softmax_scale, heads, kv_group, n, n_keys, tiles, batch_heads,
+    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, CAUSAL: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """dq (batch, heads, n, HEAD) = RN(ds k * softmax scale), ds^T as the dk, dv kernel stored it.
+
+    Causal: ROWS must be that kernel's keys of a tile, so that only stored parts of ds are read.
+    """
+    tile, batch_head = tile_position(tl.program_id(0), tiles, batch_heads, GROUP, CAUSAL)
+    batch, head = batch_head // heads, batch_head % heads
+    first_row = tile * ROWS
+    stop = tl.minimum(first_row + ROWS, n_keys) if CAUSAL else n_keys
+    dq = tl.zeros([ROWS, HEAD], tl.float32)
+    for first_key in tl.range(0, stop, KEYS):
+        ds = ds_desc.load([batch_head, first_key, first_row]).reshape(KEYS, ROWS)
+        k = k_desc.load([batch, head // kv_group, first_key, 0]).reshape(KEYS, HEAD)
+        dq = tl.dot(ds.T, k, dq)
+    rows = first_row + tl.arange(0, ROWS)
+    at = (batch_head.to(tl.int64) * n + rows[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]
+    tl.store(dq_out + at, (dq * softmax_scale).to(dq_out.dtype.element_ty), mask=rows[:, None] < n)
+
+
+class Tuning(NamedTuple):
+    """What is free to choose: no bit depends on it. Of the dk, dv kernel, then of the dq kernel."""
+
+    rows: int  #: query rows of a tile
+    keys: int  #: keys of a tile
+    warps: int
+    stages: int
+    dq_rows: int
+    dq_keys: int
+    dq_warps: int
+    dq_stages: int
+    store_ds: bool
+
+
+def default_tuning(head: int, causal: bool, ds_bytes: int) -> Tuning:
+    """For an H200; see docs/gpu-attention.md."""
+    store = ds_bytes <= DS_BYTES
+    if head <= 64:
+        return Tuning(64, 128, 8, 2, 128, 128 if store else 64, 8, 3, store)
+    if head == 128:
+        return Tuning(64, 128, 8, 2, 128, 64, 8, 3, store)
+    return Tuning(32, 64, 8, 1, 64, 32, 4, 1, False)
+
+
+def delta_of(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
+    """delta (batch, heads, n), float32: rowsum(o * do). o contiguous, 16 bits or float32; do 16 bits."""
+    batch, heads, n, d = do.shape
+    delta = torch.empty((batch, heads, n), dtype=torch.float32, device=do.device)
+    rows = max(16, 4096 // d)
+    delta_kernel[(triton.cdiv(n, rows), batch * heads)](
+        o, do, delta, heads, n, *do.stride(), HEAD=d, ROWS=rows, num_warps=4, enable_fp_fusion=True
+    )
+    return delta
+
+
+def backward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, lse: torch.Tensor, do: torch.Tensor,
+    rule: Rule, *, tuning: Tuning | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """(dq, dk, dv, delta): gradients of `attention_forward.forward`, in q's dtype, contiguous; delta float32.
+
+    o and lse as the forward gave them, o possibly its o_wide; do as q. The rule's maximum does not matter here:
+    lse holds it. The caller has checked the arguments.
+    """
+    batch, heads, n, d = q.shape
+    kv_heads, n_keys = k.shape[1], k.shape[2]
+    tuned = tuning or default_tuning(d, rule.causal, batch * heads * n * n_keys * 2)
+    delta = delta_of(o, do)
+    dq, dk, dv = (torch.empty(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))
+    common = dict(HEAD=d, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER, enable_fp_fusion=True)  # noqa: C408
+    scales = log2_scale(rule.scale), float(np.float32(rule.scale))
+
+    stored = _ds_descriptor(q, n_keys, tuned.keys, tuned.rows) if tuned.store_ds else None
+    tiles, rows, keys = triton.cdiv(n_keys, tuned.keys), tuned.rows, tuned.keys
+    dk_dv_kernel[(tiles * batch * kv_heads,)](
+        described(q, rows), described(k, keys), described(v, keys), described(do, rows), stored, lse, delta, dk, dv,
+        *scales, kv_heads, heads // kv_heads, n, n_keys, tiles, batch * kv_heads,
+        ROWS=rows, KEYS=keys, STORE=tuned.store_ds, num_warps=tuned.warps, num_stages=tuned.stages, **common,
+    )  # fmt: skip
+
+    rows, keys = tuned.dq_rows, tuned.dq_keys
+    tiles = triton.cdiv(n, rows)
+    launch = dict(ROWS=rows, KEYS=keys, num_warps=tuned.dq_warps, num_stages=tuned.dq_stages, **common)  # noqa: C408
+    sizes = heads, heads // kv_heads, n, n_keys, tiles, batch * heads
+    if stored is not None:
+        if rule.causal and rows != tuned.keys:
+            raise ValueError(f"{tuned}: causal, stored ds: dq_rows must be keys.")
+        stored = TensorDescriptor(stored.base, stored.shape, stored.strides, [1, keys, rows])
+        dq_from_ds_kernel[(tiles * batch * heads,)](stored, described(k, keys), dq, scales[1], *sizes, **launch)
+    else:
+        dq_kernel[(tiles * batch * heads,)](
+            described(q, rows), described(k, keys), described(v, keys), described(do, rows), lse, delta, dq,
+            *scales, *sizes, **launch,
+        )  # fmt: skip
+    return dq, dk, dv, delta
+
+
+def _ds_descriptor(q: torch.Tensor, n_keys: int, keys: int, rows: int) -> TensorDescriptor:
+    """Room for ds^T, (batch * heads, n_keys, n), its rows padded to 16 bytes."""
+    batch, heads, n, _ = q.shape
+    padded = triton.cdiv(n, 8) * 8
+    room = torch.empty((batch * heads, n_keys, padded), dtype=q.dtype, device=q.device)
+    return TensorDescriptor(room, [batch * heads, n_keys, n], [n_keys * padded, padded, 1], [1, keys, rows])
