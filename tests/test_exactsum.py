@@ -1,5 +1,6 @@
 """Exact sums: every float32 that comes out is the one nearest to the sum of the terms as Fractions."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -111,6 +112,22 @@ def test_extremes_of_float32():
     check([([largest, -largest, least], [largest, largest, least]), ([largest], [1.0]), ([least] * 3, [1.0] * 3)])
     check([([largest] * 4, [largest, -largest, largest, -largest]), ([least, least], [0.25, 0.25])])
     assert exactsum.dot_f32(np.full(2, largest, np.float32), np.ones(2, np.float32)) == np.inf
+
+
+def test_the_second_pass_has_room_for_every_sum():
+    """Pairs (2^23 + 1)^2 - (2^46 + 2^24) = 1, scaled by 2^e, e rising by 8: each leaves one partial sum more."""
+    a, b = [], []
+    for e in range(-298, 200, 8):
+        left, right = e // 2, e - e // 2
+        a += [math.ldexp(2**23 + 1, left), -math.ldexp(2**22 + 1, left)]
+        b += [math.ldexp(2**23 + 1, right), math.ldexp(1, right + 24)]
+    partials, count, most = np.empty(1000), 0, 0
+    for x, y in zip(a, b, strict=True):
+        count = exactsum._grow(partials, count, x * y)
+        most = max(most, count)
+    assert most == len(a) // 2
+    assert most <= exactsum.PARTIALS, f"{most} partial sums: dot_f32 would write beyond its array"
+    check([(a, b)])
 
 
 def test_zeros_and_specials():

@@ -1,6 +1,8 @@
 """exp_f32 is the float32 nearest to e^x: against integer arithmetic of 300 bits, the hardest arguments included."""
 
 import functools
+import math
+import types
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 from exact_exp import WORK, nearest_exp, scaled_exp
 from lpsim.core import exp
+from lpsim.core.exactsum import to_f32
 
 #: binades that are searched for hard arguments: tiny, around 1, where results are subnormal, near overflow
 BINADES = [(1.0, 1), (1.0, -1), (2.0**-12, 1), (2.0**-12, -1), (8.0, -1), (64.0, 1), (64.0, -1)]
@@ -53,6 +56,22 @@ def test_arguments_that_binary64_does_not_decide():
     y = np.exp(x.astype(np.float64))
     assert ((y * (1 - exp.DOUBT)).astype(np.float32) != (y * (1 + exp.DOUBT)).astype(np.float32)).all()
     check(x)
+
+
+@pytest.mark.parametrize("error", [2.0**-51, -(2.0**-51), 0.0])
+def test_a_library_that_is_off_by_two_ulp_changes_nothing(error, monkeypatch):
+    """As plain Python, with the library's exp made worse within the bound that is assumed of it."""
+    library = types.SimpleNamespace(exp=lambda x: math.exp(x) * (1.0 + error), ldexp=math.ldexp)
+    monkeypatch.setattr(exp, "math", library)
+    for x in [np.float32(float.fromhex(text)) for text in UNDECIDED]:
+        assert np.float32(exp.exp_f32.py_func(x)).view(np.uint32) == nearest_exp(Fraction(float(x)))
+
+
+def test_the_second_computation_alone():
+    for x in np.random.default_rng(4).uniform(-87, 88, 200).astype(np.float32):
+        high, low, k = exp._exp_pair(np.float64(x))
+        found = np.float32(to_f32(math.ldexp(high, int(k)), math.ldexp(low, int(k))))
+        assert found.view(np.uint32) == nearest_exp(Fraction(float(x)))
 
 
 def test_random_arguments_and_edges():
