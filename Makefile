@@ -12,13 +12,14 @@ SETUP = PYTHON="$(PYTHON)" TORCH="$(TORCH)" sh scripts/setup_venv.sh
 IN_VENV = .venv/bin/python -m
 PYTEST = $(IN_VENV) pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal --durations=5
 
-.PHONY: help demo test test-torch lint format clean
+.PHONY: help demo test test-torch test-exhaustive lint format clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo        set up and run the demonstration"
 	@echo "make test        set up and run all tests that need no torch"
 	@echo "make test-torch  set up and run the tests that need torch"
+	@echo "make test-exhaustive  walk whole input spaces: the slowest tests"
 	@echo "make lint        ruff and pyright"
 	@echo "make format      rewrite the sources as ruff formats them"
 	@echo "make clean       remove .venv"
@@ -29,11 +30,15 @@ demo:
 
 test:
 	@$(SETUP) plot test
-	$(PYTEST) -m "not torch and not gpu" $(PYTEST_ARGS)
+	$(PYTEST) -m "not torch and not gpu and not exhaustive" $(PYTEST_ARGS)
 
 test-torch:
 	@$(SETUP) torch plot test
-	$(PYTEST) -m "torch and not gpu" $(PYTEST_ARGS)
+	$(PYTEST) -m "torch and not gpu and not exhaustive" $(PYTEST_ARGS)
+
+test-exhaustive:
+	@$(SETUP) plot test
+	$(PYTEST) -m "exhaustive and not torch and not gpu" $(PYTEST_ARGS)
 
 lint:
 	@$(SETUP) plot test dev

@@ -57,7 +57,8 @@ def cache_directory() -> Path | None:
 class _PackageLocator(caching._CacheLocator):
     """Tells Numba where a function's cache lies and what makes it stale."""
 
-    def __init__(self, py_func):
+    def __init__(self, py_func, py_file):
+        self._file = Path(py_file)
         self._disambiguator = f"{py_func.__module__}-{py_func.__code__.co_firstlineno}"
 
     def get_cache_path(self):
@@ -67,14 +68,16 @@ class _PackageLocator(caching._CacheLocator):
         os.makedirs(self.get_cache_path(), exist_ok=True)
 
     def get_source_stamp(self):
-        return package_digest()
+        if PACKAGE in self._file.parents:
+            return package_digest()
+        return package_digest() + hashlib.sha256(self._file.read_bytes()).hexdigest()  # a user's or a test's file
 
     def get_disambiguator(self):
         return self._disambiguator
 
     @classmethod
     def from_function(cls, py_func, py_file):
-        return cls(py_func)
+        return cls(py_func, py_file)
 
 
 class _PackageCacheImpl(caching.CompileResultCacheImpl):

@@ -10,20 +10,17 @@ nan="canonical"      canonical propagate nvidia
 subnormals="keep"    keep flush_in flush_out flush
 """
 
-from collections.abc import Callable
 from typing import Unpack
 
 import numpy as np
 
-from . import border, exact
+from . import border, fills
 from .core import loops
-from .core.codec import FP64
-from .formats import Format, fmt_name, lookup
-from .policies import Rules, Stochastic, policy
+from .fills import Fill
+from .formats import fmt_name
+from .policies import Rules
+from .target import Target, code_format
 from .threads import parallel_for
-
-GRAIN = 1 << 14  # elements in a work buffer, and in a thread's turn: small enough for the cache
-NO_WORDS = np.empty(0, np.int64)
 
 
 def encode(x, fmt, *, out=None, **rules: Unpack[Rules]):
@@ -34,22 +31,13 @@ def encode(x, fmt, *, out=None, **rules: Unpack[Rules]):
     Raises TypeError for other inputs; ValueError for unknown names, and for an answer that fmt has no code
     for (NaN, or overflow to infinity, where there is neither).
     """
-    target = _Target(fmt, rules)
-    integers = border.exact_numbers(x, "x")
-    if integers is not None:
-        kernel, given = target.bind(loops.encode_parts), integers
-        load = exact.parts
-    else:
-        given = border.values(x, "x")
-        source = border.source_format(given.array)
-        kernel, load = target.bind(loops.encode, source), _bits
-
-    def piece(operands, start, stop):
-        codes = np.empty(stop - start, np.int64)
-        kernel(load(operands[0]), codes, start)
-        return codes
-
-    return _map(piece, (given,), border.code_dtype(target.fmt), out, target)
+    target = Target(fmt, rules)
+    exact = border.exact_numbers(x, "x")
+    if exact is not None:
+        return _map(fills.encode_exact(target), (exact,), border.code_dtype(target.fmt), out, target)
+    given = border.values(x, "x")
+    fill = fills.encode(target, border.source_format(given.array))
+    return _map(fill, (given,), border.code_dtype(target.fmt), out, target)
 
 
 def decode(codes, fmt, *, out=None):
@@ -58,23 +46,16 @@ def decode(codes, fmt, *, out=None):
     codes: uint8, uint16 or uint32 as `encode` gives them, a Python int, or an array of fmt's own dtype.
     Raises TypeError for other dtypes, ValueError for codes out of range.
     """
-    fmt = _code_format(fmt, "fmt")
-    given = border.codes(codes, fmt)
-    return _map(lambda operands, *_: _decoded(operands[0], fmt), (given,), border.value_dtype(fmt), out)
+    row = code_format(fmt)
+    given = border.codes(codes, row)
+    return _map(fills.decode(row), (given,), border.value_dtype(row), out)
 
 
 def convert(codes, source, fmt, *, out=None, **rules: Unpack[Rules]):
     """Codes of `source` to codes of `fmt`, one rounding. Inputs and errors as in `decode` and `encode`."""
-    source, target = _code_format(source, "source"), _Target(fmt, rules)
-    given = border.codes(codes, source)
-    kernel = target.bind(loops.convert, source)
-
-    def piece(operands, start, stop):
-        result = np.empty(stop - start, np.int64)
-        kernel((operands[0].astype(np.int64),), result, start)
-        return result
-
-    return _map(piece, (given,), border.code_dtype(target.fmt), out, target)
+    row, target = code_format(source, "source"), Target(fmt, rules)
+    given = border.codes(codes, row)
+    return _map(fills.convert(target, row), (given,), border.code_dtype(target.fmt), out, target)
 
 
 def round(x, fmt, *, out=None, **rules: Unpack[Rules]):
@@ -82,15 +63,15 @@ def round(x, fmt, *, out=None, **rules: Unpack[Rules]):
 
     x: floats of any shape. Raises ValueError if x's dtype cannot hold fmt's grid; the rest as in `encode`.
     """
-    target = _Target(fmt, rules)
+    target = Target(fmt, rules)
     given = border.values(x, "x")
     if not border.holds(given.array.dtype, target.fmt):
         raise ValueError(
             f"x has dtype {given.array.dtype}, which cannot hold the values of {fmt_name(target.fmt)}: "
             "pass float32 or float64, or use lp.encode."
         )
-    kernel = target.bind(loops.encode, border.source_format(given.array))
-    return _values(kernel, (given,), given.array.dtype, out, target)
+    fill = fills.rounded(target, border.source_format(given.array))
+    return _map(fill, (given,), given.array.dtype, out, target)
 
 
 def add(a, b, fmt, *, out=None, **rules: Unpack[Rules]):
@@ -123,83 +104,16 @@ def fma(a, b, c, fmt, *, out=None, **rules: Unpack[Rules]):
     return _operation(loops.fma, {"a": a, "b": b, "c": c}, fmt, rules, out)
 
 
-class _Target:
-    """The format and the policy of a call, and the random words of its elements."""
-
-    def __init__(self, fmt, rules: Rules):
-        self.fmt = _code_format(fmt, "fmt")
-        self.policy = policy(**rules)
-        rounding = rules.get("rounding")
-        self.noise = rounding if isinstance(rounding, Stochastic) else None
-
-    def bind(self, loop, *formats: Format) -> Callable:
-        """kernel(operands, codes, start): the loop with formats, policy and the words of elements start.. on."""
-
-        def kernel(operands, codes, start):
-            words = self._words(start, codes.size)
-            if loop(*operands, codes, *formats, self.fmt, self.policy, words):
-                raise ValueError(
-                    f"{fmt_name(self.fmt)} has neither NaN nor infinity to answer with: pass overflow='satfinite' "
-                    "(and nan='nvidia' if NaN may become the largest value)."
-                )
-
-        return kernel
-
-    def check_words(self, shape: tuple) -> None:
-        if self.noise is not None and self.noise.words is not None and self.noise.words.shape != shape:
-            raise ValueError(f"words has shape {self.noise.words.shape}, but the result has shape {shape}.")
-
-    def _words(self, start: int, count: int) -> np.ndarray:
-        noise = self.noise
-        if noise is None:
-            return NO_WORDS
-        if noise.words is not None:
-            return np.ascontiguousarray(noise.words.reshape(-1)[start : start + count])
-        words = np.empty(count, np.int64)
-        seed = np.uint64(noise.seed)
-        loops.fill_words(words, noise.offset + start, seed, noise.stream, noise.step, noise.bits)
-        return words
-
-
-def _code_format(fmt, argument: str) -> Format:
-    fmt = lookup(fmt, argument)
-    if fmt == FP64:
-        raise ValueError(f"{argument}='fp64' is a source of values only: float64 arrays are their own values.")
-    return fmt
-
-
-def _bits(values: np.ndarray) -> tuple[np.ndarray]:
-    """One-tuple: the values as bits of binary64."""
-    with np.errstate(invalid="ignore"):  # widening a signalling NaN
-        return (values.astype(np.float64).view(np.int64),)
-
-
-def _decoded(codes: np.ndarray, fmt: Format) -> np.ndarray:
-    bits = codes.astype(np.int64)
-    loops.decode(bits, bits, fmt)
-    return bits.view(np.float64)
-
-
 def _operation(loop, operands: dict, fmt, rules: Rules, out):
-    target = _Target(fmt, rules)
+    target = Target(fmt, rules)
     given = tuple(border.values(x, name) for name, x in operands.items())
     dtype = border.value_dtype(target.fmt, *(x.array for x in given))
-    return _values(target.bind(loop), given, dtype, out, target)
+    fill = fills.operation(target, loop, [border.source_format(x.array) for x in given])
+    return _map(fill, given, dtype, out, target)
 
 
-def _values(kernel, given: tuple, dtype: np.dtype, out, target: _Target):
-    """Run a kernel that makes codes, and give back their values."""
-
-    def piece(operands, start, stop):
-        codes = np.empty(stop - start, np.int64)
-        kernel(tuple(_bits(x)[0] for x in operands), codes, start)
-        return _decoded(codes, target.fmt)
-
-    return _map(piece, given, dtype, out, target)
-
-
-def _map(piece: Callable, given: tuple, dtype: np.dtype, out, target: _Target | None = None):
-    """Fill the result piece by piece: piece(flat operands[start:stop], start, stop) gives that part of it."""
+def _map(fill: Fill, given: tuple, dtype: np.dtype, out, target: Target | None = None):
+    """Fill the result piece by piece, with all threads."""
     try:
         shape = np.broadcast_shapes(*(x.array.shape for x in given))
     except ValueError:
@@ -209,16 +123,23 @@ def _map(piece: Callable, given: tuple, dtype: np.dtype, out, target: _Target | 
         target.check_words(shape)
     result = border.output(out, shape, dtype)
     flat_result = result.reshape(-1) if result.flags.c_contiguous else np.empty(result.size, dtype)
-    flat = [border.flat_broadcast(x.array, shape) for x in given]
+    flat = [border.flat_broadcast(_apart(x.array, out), shape) for x in given]
 
     def body(start: int, stop: int) -> None:
-        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity on their way to a narrower dtype
-            flat_result[start:stop] = piece([x[start:stop] for x in flat], start, stop)
+        with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity on their way to another dtype
+            fill.run([x[start:stop] for x in flat], flat_result[start:stop], start)
 
-    parallel_for(body, result.size, GRAIN)
+    parallel_for(body, result.size, fill.grain)
     if not result.flags.c_contiguous:
         result[...] = flat_result.reshape(shape)
     if out is not None:
         return out
-    scalar = result[()]
-    return border.to_torch(result) if any(x.torch for x in given) else scalar
+    return border.to_torch(result) if any(x.torch for x in given) else result[()]
+
+
+def _apart(x: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    """x, copied if writing out could change elements of it that are read later."""
+    if out is None or not np.may_share_memory(x, out):
+        return x
+    same = x.__array_interface__["data"] == out.__array_interface__["data"] and x.strides == out.strides
+    return x if same and x.shape == out.shape and x.itemsize == out.itemsize else x.copy()

@@ -191,4 +191,4 @@ def output(out, shape: tuple, dtype: np.dtype, argument: str = "out"):
 
 def flat_broadcast(array: np.ndarray, shape: tuple) -> np.ndarray:
     """The array broadcast to shape, as one dimension in C order; a copy only where the layout needs it."""
-    return np.broadcast_to(array, shape).reshape(-1)
+    return (array if array.shape == shape else np.broadcast_to(array, shape)).reshape(-1)

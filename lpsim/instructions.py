@@ -12,6 +12,9 @@ from . import arrays, border, dots, machines, orders
 from .errors import NotModelled, choose, unknown
 from .formats import fmt_name, lookup
 from .operands import operand
+from .threads import parallel_for
+
+GRAIN = 1 << 16  # elements that a thread takes at a time
 
 #: cast target -> the policy of the instruction that Triton emits for it on sm_90, from float32
 CASTS = {
@@ -105,8 +108,8 @@ class Machine(NamedTuple):
     def cast(self, x, fmt, *, rounding=None):
         """Codes of float32 x as the conversion instruction gives them, NaN included.
 
-        fmt: bf16, fp16 (rounding rne or rtz), e4m3fn, e5m2 (rne, satfinite), tf32 (rna). fp16 and bf16 x are
-        widened first, exactly. Raises NotModelled for others; plain e4m3 is refused as ambiguous.
+        fmt: bf16, fp16 (rounding rne or rtz), e4m3fn, e5m2 (rne, satfinite), tf32 (rna; NaN is cut to 19 bits, so one
+        with a payload below them becomes infinity). fp16 and bf16 x are widened first, exactly. Raises NotModelled for others; plain e4m3 is refused as ambiguous.
         """
         if fmt == "e4m3":
             raise ValueError("fmt='e4m3' is ambiguous: the hardware's is OCP's, 'e4m3fn'.")
@@ -121,7 +124,12 @@ class Machine(NamedTuple):
         given = border.values(x, "x")
         if given.array.dtype == np.float64:
             raise TypeError("x has dtype float64; the instruction takes float32: round it first.")
-        return arrays.encode(x, name, **rules)
+        codes = arrays.encode(x, name, **rules)
+        if name != "tf32":
+            return codes
+        bits = given.array.astype(np.float32).view(np.uint32)
+        codes = np.where(np.isnan(given.array), bits & np.uint32(0xFFFFE000), np.asarray(codes))[()]
+        return border.to_torch(codes) if given.torch else codes
 
     def sum(self, x, *, order=None):
         """tl.sum over the last axis of float32 x (..., n), in the named order (orders.ORDERS)."""
@@ -151,7 +159,7 @@ class Machine(NamedTuple):
         def body(start: int, stop: int) -> None:
             ARRAYS[name](*(x[start:stop] for x in flat), out[start:stop])
 
-        arrays.parallel_for(body, out.size, arrays.GRAIN)
+        parallel_for(body, out.size, GRAIN)
         return border.to_torch(result) if any(g.torch for g in given) else result[()]
 
 

@@ -160,14 +160,14 @@ def div(a, b, fmt, policy, word):
 
 @njit
 def sqrt(a, fmt, policy, word):
-    """Square root rounded once; NaN below zero, sqrt(-0) = -0. 58 root bits, one by one, with the remainder's sign."""
+    """Square root rounded once; NaN below zero, sqrt(-0) = -0. 59 root bits, one by one, the first of which may be 0."""
     a = flush(a, fmt, policy)
     up = 54 - bit_length(a.sig)
     up = up + ((a.exp - up) & 1)  # an even exponent
     radicand = shift_sticky(where(a.kind == FINITE, a.sig, 0), where(a.sig == 0, 0, up))
     root = radicand & 0
     remainder = radicand & 0
-    for i in range(58):
+    for i in range(59):
         pair = where(i < 28, (radicand >> clamp(54 - 2 * i, 0, 62)) & 3, 0)
         remainder = (remainder << 2) | pair
         trial = (root << 2) | 1
@@ -179,7 +179,7 @@ def sqrt(a, fmt, policy, word):
     zero = (a.kind == FINITE) & (a.sig == 0)
     invalid = (a.sign > 0) & (a.kind != NAN) & (zero == False)  # noqa: E712  `not` is no operation on a Triton block
     kind, sign, payload = _special(a, a, invalid, a.kind == INFINITE, a.sign)
-    exp = ((a.exp - up) >> 1) - 30
+    exp = ((a.exp - up) >> 1) - 31
     return round_to(kind, sign, exp, where(kind == FINITE, root, payload), fmt, policy, word)
 
 

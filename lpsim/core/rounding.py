@@ -70,6 +70,7 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     mode = policy.rounding
     trailing = fmt.precision - 1
     lowest = min_exp(fmt)
+    payload = where(kind == NAN, sig, 0)
 
     # 1. Cut: the last kept bit has weight 2^cut, at least that of the lowest binade.
     cut = bit_length(sig) + exp - fmt.precision
@@ -118,7 +119,7 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     answered = (policy.overflow == SATFINITE) | ((policy.overflow != IEEE) & (kind == FINITE))
     is_nan = is_nan | (negative & ((answered == 0) | (fmt.zero == 0)))
     is_nan = is_nan | ((sig == 0) & (kind == FINITE) & (fmt.zero == 0))
-    nan = _nan_code(sign & fmt.signed, where(kind == NAN, sig, 0), fmt, policy.nan)
+    nan = _nan_code(sign & fmt.signed, payload, fmt, policy.nan)
     code = where(is_nan, nan, code)
     nan_clamps = (policy.nan == NVIDIA) & (kind == NAN)
     has_nan = (fmt.nans > 0) | (fmt.signed > fmt.negative_zero)
