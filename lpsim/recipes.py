@@ -1,11 +1,15 @@
 """Recipes: which rounding acts at which site of attention, as rows. An intervention replaces one entry.
 
 The sites of the forward pass, in the order in which they are computed, per row and key tile:
+  QK     q k^T before it is scaled (nearest only)                   l     running sum of weights
   S      scores (nearest: scaled; machine: as the dot gives them)   PV    this tile's P V (nearest only)
   shift  S - m (nearest only: the machine fuses it)                 acc   the un-normalised output
   m      running maximum                                            O     the output
   P      weights, as the second dot takes them
-  l      running sum of weights
+The sites of the backward pass, which computes S again, with its sites QK and S:
+  delta  rowsum(dO o O), or what delta_from puts in its place       dS    P (dP - delta), as its dots take it
+  PdV    P = exp(S - lse), as the dot of dV takes it                dQ, dK, dV   the gradients
+  dP     dO v^T
 A site that is None keeps what the arithmetic gives: float32, or float64 in `exact`.
 """
 
@@ -14,38 +18,26 @@ from typing import NamedTuple
 
 from .errors import choose, unknown
 from .formats import lookup
-from .policies import ROUNDINGS
+from .maximum import PLAIN, Maximum, dynamic, lazy
+from .policies import ROUNDINGS, Stochastic
 
 
 class Site(NamedTuple):
     """What a value is rounded to where it is stored."""
 
     fmt: str  #: a format's name, or "input" for the format of q, k, v
-    rounding: str = "rne"
+    rounding: str | Stochastic = "rne"
 
 
-class Maximum(NamedTuple):
-    """What is subtracted from the scores. beta 0 is the plain row maximum.
+class Sham(NamedTuple):
+    """A control for `kept="fp32"`: what O lost in rounding is added to it or taken from it, by a keyed coin.
 
-    Otherwise Qiu and Yao's dynamic maximum: where at least two scores of a tile lie within `tolerance` of the
-    tile's maximum r, subtract beta * r if r > 0 and 0 if r < 0 (arXiv 2510.04212, section 4; the tolerance is
-    that of its ICLR version). Ties are counted over unmasked entries; the denominator has no floor.
+    Each element of the O that delta sees changes by as much as the remedy changes it, but the mean signed error
+    stays what it was: a remedy that does no better than this one has not removed the bias.
     """
 
-    beta: float = 0.0
-    tolerance: float = 0.0
-
-
-PLAIN = Maximum()
-
-
-def dynamic(beta: float = 2.0, tolerance: float = 1e-3) -> Maximum:
-    """The dynamic maximum; beta above 1, tolerance in natural logits. ValueError otherwise."""
-    if not 1.0 < beta <= 64.0:
-        raise ValueError(f"beta={beta!r} must be above 1 and at most 64 (the paper recommends 2 to 8).")
-    if not 0.0 <= tolerance < 1.0:
-        raise ValueError(f"tolerance={tolerance!r} must be at least 0 and below 1.")
-    return Maximum(float(beta), float(tolerance))
+    seed: int
+    stream: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,25 +57,51 @@ class Recipe:
     PV: Site | None = None
     acc: Site | None = None
     O: Site | None = None
+    QK: Site | None = None
+    delta: Site | None = None
+    PdV: Site | None = None
+    dP: Site | None = None
+    dS: Site | None = None
+    dQ: Site | None = None
+    dK: Site | None = None
+    dV: Site | None = None
     l_from: str = "exact"  #: the weights that l sums: exact, or rounded (as the second dot takes them)
     maximum: Maximum = PLAIN
+    normalise: str = "after"  #: P is divided by l before or after the dot with v (before: in a single key tile)
+    kept: str | Sham = "O"  #: what delta sees of O: O, fp32 (before rounding), pair (two values of O's format)
+    delta_from: str = "O"  #: rowsum(dO o O), or P: rowsum(dP o P), or PV: rowsum(dO o (P v computed again))
 
 
 SITES = ("S", "shift", "m", "P", "l", "PV", "acc", "O")
-NOT_IN = {"machine": ("shift", "PV"), "exact": SITES}  #: sites that an arithmetic does not have
+BACKWARD_SITES = ("delta", "PdV", "dP", "dS", "dQ", "dK", "dV")
+ALL_SITES = ("QK", *SITES, *BACKWARD_SITES)
+NOT_IN = {"machine": ("QK", "shift", "PV"), "exact": ALL_SITES}  #: sites that an arithmetic does not have
+STOCHASTIC = ("O", "dQ", "dK", "dV")  #: sites rounded in one piece, so that an element's key is its index
+SWITCHES = {
+    "l_from": ("exact", "rounded"),
+    "normalise": ("before", "after"),
+    "kept": ("O", "fp32", "pair"),
+    "delta_from": ("O", "P", "PV"),
+    "maximum": (),
+    "block": (),
+}
 E = 2.718281828459045
 _INPUT, _BF16 = Site("input"), Site("bf16")
+_GRADIENTS = dict.fromkeys(("dQ", "dK", "dV"), _INPUT)
 
 RECIPES: dict[str, Recipe] = {
     "exact": Recipe("exact", "exact", "softmax(scale q k^T) v in float64, no tiles", E, (1 << 30, 1 << 30)),
     "triton": Recipe(
         "triton",
         "machine",
-        "flash attention forward as Triton 3.6 compiles it for sm_90: fp32 everywhere but P and O",
+        "flash attention as Triton 3.6 compiles it for sm_90: fp32 everywhere but P, O, dS and the gradients",
         2.0,
         (64, 64),
         P=_INPUT,
         O=_INPUT,
+        PdV=_INPUT,
+        dS=_INPUT,
+        **_GRADIENTS,
     ),
     "paper": Recipe(
         "paper",
@@ -92,6 +110,36 @@ RECIPES: dict[str, Recipe] = {
         E,
         (512, 512),
         **dict.fromkeys(SITES, _BF16),
+        **_GRADIENTS,
+    ),
+    "fa2": Recipe(
+        "fa2",
+        "nearest",
+        "the rounding points of FlashAttention-2's CUDA kernels, not their bits: order and exponential are ideal",
+        E,
+        (128, 128),
+        P=_INPUT,
+        O=_INPUT,
+        PdV=_INPUT,
+        dS=_INPUT,
+        **_GRADIENTS,
+    ),
+    "naive": Recipe(
+        "naive",
+        "nearest",
+        "unfused attention under bf16 autocast: a matmul stores its result, softmax is fp32",
+        E,
+        (1 << 30, 1 << 30),
+        QK=_INPUT,
+        S=_INPUT,
+        P=_INPUT,
+        O=_INPUT,
+        PdV=_INPUT,
+        dP=_INPUT,
+        dS=_INPUT,
+        normalise="before",
+        delta_from="P",
+        **_GRADIENTS,
     ),
 }
 
@@ -104,33 +152,54 @@ def recipe(given) -> Recipe:
 def with_site(given, **sites) -> Recipe:
     """The recipe with other roundings: with_site("paper", O="fp32"), with_site("triton", P=Site("bf16", "rtz")).
 
-    A site is a format's name, a Site, or None. Raises ValueError for a site that the arithmetic does not have
-    and for unknown formats and roundings.
+    A site is a format's name, a Site, or None. Its rounding is a name, or lp.stochastic(...) at O, dQ, dK and dV.
+    Raises ValueError for a site that the arithmetic does not have and for unknown formats and roundings.
     """
     base = recipe(given)
     for name, site in sites.items():
-        if name not in SITES:
-            raise unknown("site", name, SITES)
+        if name not in ALL_SITES:
+            raise unknown("site", name, ALL_SITES)
         if name in NOT_IN.get(base.arithmetic, ()):
             raise ValueError(f"recipe {base.name!r} has no site {name}: its {base.arithmetic} arithmetic fuses it.")
         sites[name] = Site(site) if isinstance(site, str) else site
         if sites[name] is not None:
-            choose("rounding", sites[name].rounding, ROUNDINGS)
+            _check_rounding(name, sites[name].rounding)
             if sites[name].fmt != "input":
                 lookup(sites[name].fmt, name)
     return _renamed(base, sites)
 
 
+def _check_rounding(name: str, rounding) -> None:
+    if not isinstance(rounding, Stochastic):
+        choose("rounding", rounding, ROUNDINGS)
+    elif name not in STOCHASTIC:
+        raise ValueError(
+            f"site {name} is rounded tile by tile, where an element has no one index to key its random word with; "
+            f"stochastic sites are {', '.join(STOCHASTIC)}."
+        )
+
+
 def with_switch(given, **switches) -> Recipe:
-    """The recipe with l_from, maximum, or block replaced: with_switch("paper", maximum=dynamic(beta=2))."""
+    """The recipe with switches replaced: with_switch("paper", maximum=dynamic(beta=2), kept="fp32").
+
+    The switches are l_from, normalise, kept, delta_from (names; kept also Sham(...)), maximum (PLAIN, dynamic(...)
+    or lazy(...)) and block. Raises ValueError for others, TypeError for a maximum that is none.
+    """
     base = recipe(given)
     for name, value in switches.items():
-        if name not in ("l_from", "maximum", "block"):
-            raise unknown("switch", name, ("l_from", "maximum", "block"))
-        if name == "maximum" and not isinstance(value, Maximum):
-            raise TypeError(f"maximum={value!r} must be recipes.PLAIN or recipes.dynamic(...).")
-        if name == "l_from":
-            choose("l_from", value, {"exact": 0, "rounded": 1})
+        if name not in SWITCHES:
+            raise unknown("switch", name, SWITCHES)
+        if name == "maximum":
+            if not isinstance(value, Maximum):
+                raise TypeError(f"maximum={value!r} must be recipes.PLAIN, recipes.dynamic(...) or recipes.lazy(...).")
+            if value.offset and base.arithmetic != "machine":
+                raise ValueError(f"offset={value.offset}: recipe {base.name!r} has no offset, only machine recipes do.")
+        elif SWITCHES[name] and not isinstance(value, Sham):
+            choose(name, value, dict.fromkeys(SWITCHES[name]))
+        if name == "normalise" and base.arithmetic != "nearest":
+            raise ValueError(
+                f"recipe {base.name!r} normalises once, after the dots: only `nearest` recipes can choose."
+            )
     return _renamed(base, switches)
 
 
@@ -141,10 +210,13 @@ def _renamed(base: Recipe, changes: dict) -> Recipe:
 
 def _spell(value) -> str:
     if isinstance(value, Site):
-        return value.fmt if value.rounding == "rne" else f"{value.fmt}:{value.rounding}"
+        return value.fmt if value.rounding == "rne" else f"{value.fmt}:{_spell(value.rounding)}"
+    if isinstance(value, Stochastic):
+        return f"stochastic {value.bits} bits"
     return "plain" if value == PLAIN else str(value)
 
 
 __all__ = [
-    "PLAIN", "RECIPES", "SITES", "Maximum", "Recipe", "Site", "dynamic", "recipe", "with_site", "with_switch",
+    "ALL_SITES", "BACKWARD_SITES", "PLAIN", "RECIPES", "SITES", "Maximum", "Recipe", "Sham", "Site", "dynamic",
+    "lazy", "recipe", "with_site", "with_switch",
 ]  # fmt: skip

@@ -1,5 +1,6 @@
-"""Attention, emulated: `forward` in any recipe."""
+"""Attention, emulated: `forward` and `backward` in any recipe."""
 
+from .backward import Backward, backward
 from .forward import Forward, forward
 
-__all__ = ["Forward", "forward"]
+__all__ = ["Backward", "Forward", "backward", "forward"]

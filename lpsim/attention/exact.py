@@ -1,22 +1,71 @@
-"""The reading version: attention in float64, as the formula says, with no tiles and no rounding sites."""
+"""The reading version: attention in float64, as the formulas say, with no tiles and no rounding sites."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from .inputs import Call
 
 
+def scores(call: Call) -> np.ndarray:
+    """S = scale q k^T + bias, -inf where a row does not see a key; float64 (batch, n, n_keys)."""
+    q, k = (x.values.astype(np.float64) for x in (call.q, call.k))
+    shown = call.visible
+    s = call.scale * (q @ np.swapaxes(call.spread(k), 1, 2))
+    if shown.bias is not None:
+        s = s + shown.bias
+    i, c = np.arange(shown.n)[:, None], np.arange(shown.n_keys)[None, :]
+    s = np.where((c < i - shown.left) | (c > i + shown.right), -np.inf, s)
+    return s if shown.hidden is None else np.where(shown.hidden, -np.inf, s)
+
+
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")  # NaN and infinity go through
 def forward(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """o (batch, n, d), m, l, lse (batch, n), float64, base e.
 
-    S = scale q k^T, masked to -inf above the diagonal if causal; m = rowmax S; P = exp(S - m); l = rowsum P;
-    o = P v / l; lse = m + log l.
+    m = rowmax S; P = exp(S - m); l = rowsum P; o = P v / l; lse = m + log l. A row that sees no key has
+    m = lse = -inf, l = 0 and o = 0.
     """
-    q, k, v = (operand.values.astype(np.float64) for operand in (call.q, call.k, call.v))
-    s = call.scale * (q @ np.swapaxes(k, 1, 2))
-    if call.causal:
-        s = np.where(np.tri(s.shape[1], s.shape[2], dtype=bool), s, -np.inf)
+    s = scores(call)
+    v = call.v_scale * call.spread(call.v.values.astype(np.float64))
     m = s.max(axis=-1)
-    p = np.exp(s - m[..., None])
+    p = np.exp(s - np.where(m == -np.inf, 0.0, m)[..., None])
     l = p.sum(axis=-1)
-    return (p @ v) / l[..., None], m, l, m + np.log(l)
+    blind = (m == -np.inf) & (l == 0)
+    o = np.where(blind[..., None], 0.0, (p @ v) / l[..., None])
+    return o, m, l, m + np.log(l)
+
+
+class Gradients(NamedTuple):
+    """dq (batch, n, d), dk, dv (batch / group, n_keys, d), delta (batch, n)."""
+
+    dq: np.ndarray
+    dk: np.ndarray
+    dv: np.ndarray
+    delta: np.ndarray
+
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def backward(call: Call, o: np.ndarray, lse: np.ndarray, do: np.ndarray, delta_from: str) -> Gradients:
+    """All float64. delta = rowsum(dO o O), from the o that is given; P = exp(S - lse); dV = P^T dO; dP = dO v^T;
+    dS = P o (dP - delta); dQ = scale dS k; dK = scale dS^T q. Source: FlashAttention-2, Algorithm 2.
+
+    delta_from "P": rowsum(dP o P); "PV": rowsum(dO o (P v)). Both equal the first if o is the exact output.
+    """
+    q, k, v = (x.values.astype(np.float64) for x in (call.q, call.k, call.v))
+    k, v = call.spread(k), call.spread(v)
+    s = scores(call)
+    p = np.where(s == -np.inf, 0.0, np.exp(s - lse[..., None]))
+    dp = do @ np.swapaxes(v, 1, 2)
+    given = {"O": lambda: do * o, "P": lambda: dp * p, "PV": lambda: do * (p @ v)}
+    delta = given[delta_from]().sum(axis=-1)
+    ds = p * (dp - delta[..., None])
+    dq = call.scale * (ds @ k)
+    dk = call.scale * (np.swapaxes(ds, 1, 2) @ q)
+    dv = np.swapaxes(p, 1, 2) @ do
+    return Gradients(dq, gathered(dk, call.group), gathered(dv, call.group), delta)
+
+
+def gathered(x: np.ndarray, group: int) -> np.ndarray:
+    """The gradients of a key head: those that its query heads give, added."""
+    return x.reshape(-1, group, *x.shape[1:]).sum(axis=1)

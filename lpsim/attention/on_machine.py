@@ -3,51 +3,67 @@
 import numpy as np
 
 from .. import dots
-from ..arrays import decode, encode
+from ..arrays import decode
 from ..machines import dot_row
-from ..recipes import Recipe, Site
+from ..recipes import Recipe
 from . import softmax
 from .inputs import Call
-from .sites import at, site_format
+from .sites import at, operand_codes
+from .softmax import LOG2_E
+from .visible import Tile
 
-LOG2_E = np.float32(1.4426950408889634)  # 0x3FB8AA3B
+
+def check_tile(recipe: Recipe, name: str, size: int, whole: int, multiple: int) -> None:
+    """ValueError unless tiles are a multiple of what one instruction takes; a single tile is padded."""
+    if size % multiple and size < whole:
+        raise ValueError(f"recipe {recipe.name!r} needs {name} tiles of a multiple of {multiple}, got {size}.")
+
+
+def scores(call: Call, recipe: Recipe, unit, tile: Tile) -> tuple[np.ndarray, np.float32]:
+    """S of a tile, float32 (batch, rows, keys), nothing masked yet, and the factor that brings it to log2 units."""
+    q, k = call.q.codes[:, tile.rows], call.spread(call.k.codes[:, tile.keys])
+    s = at(recipe.S, dots.dot(q, np.swapaxes(k, 1, 2), None, unit, call.fmt, call.fmt), call.fmt)
+    scale = np.float32(call.scale) * LOG2_E
+    if tile.bias is None:
+        return s, scale
+    softmax.biased(s, scale, tile.bias, tile.bias.shape[1] > 1)
+    return s, np.float32(1.0)
 
 
 class State:
-    """m, l (rows,) and acc (rows, d), float32, of every query row, while tiles of keys go by."""
+    """m, l (batch, rows) and acc (batch, rows, d), float32, of every query row, while tiles of keys go by."""
 
     def __init__(self, call: Call, recipe: Recipe, machine: str):
         batch, n, d = call.q.codes.shape
-        if call.keys % 8:
-            raise ValueError(f"recipe {recipe.name!r} needs key tiles of a multiple of 8, got {call.keys}.")
+        check_tile(recipe, "key", call.keys, call.visible.n_keys, 8)
         self.call, self.recipe = call, recipe
         self.unit = dot_row(machine, "wgmma", call.fmt).unit
-        self.scale = np.float32(call.scale) * LOG2_E
-        self.beta = np.float32(recipe.maximum.beta)
-        self.tolerance = np.float32(recipe.maximum.tolerance) * LOG2_E
-        self.p_site = recipe.P or Site("input")  # the dot takes no float32: P is always rounded
+        self.rule = softmax.rule(recipe.maximum, LOG2_E)
+        self.offset = np.float32(recipe.maximum.offset)
         self.m = np.full((batch, n), -np.inf, np.float32)
         self.l = np.zeros((batch, n), np.float32)
+        self.seen, self.ties = self.m.copy(), np.zeros((batch, n), np.int64)
         self.acc = np.zeros((batch, n, d), np.float32)
 
-    def step(self, rows: slice, keys: slice, hidden: np.ndarray | None) -> None:
-        """One tile of keys for the query rows that reach it. hidden: (rows, keys) bool, True where masked."""
-        call, recipe, fmt = self.call, self.recipe, self.call.fmt
-        q, k, v = call.q.codes[:, rows], call.k.codes[:, keys], call.v.codes[:, keys]
-        s = at(recipe.S, dots.dot(q, np.swapaxes(k, 1, 2), None, self.unit, fmt, fmt), fmt)
-        if hidden is not None:
-            s[:, hidden] = -np.inf
+    def step(self, tile: Tile) -> None:
+        """One tile of keys for the query rows that reach it."""
+        call, recipe, fmt, rows = self.call, self.recipe, self.call.fmt, tile.rows
+        s, scale = scores(call, recipe, self.unit, tile)
+        if tile.hidden is not None:
+            np.copyto(s, -np.inf, where=tile.hidden)
+        v = call.spread(call.v.codes[:, tile.keys])
+        short = -s.shape[2] % 8  # the last tile of a sequence is filled up with masked keys
+        if short:
+            s = np.pad(s, ((0, 0), (0, 0), (0, short)), constant_values=-np.inf)
+            v = np.pad(v, ((0, 0), (0, short), (0, 0)))
         shape = s.shape[:2]
         s = s.reshape(-1, s.shape[2])
-        m_old, l = self.m[:, rows].reshape(-1), self.l[:, rows].reshape(-1)
-
-        m = m_old.copy()
-        softmax.maxima(s, self.scale, self.beta, self.tolerance, m)
-        m = at(recipe.m, m, fmt)
-        p, alpha = np.empty_like(s), np.empty_like(m)
-        softmax.weights(s, self.scale, m_old, m, alpha, p)
-        p_fmt = site_format(self.p_site, fmt)
-        codes = np.asarray(encode(p, p_fmt, rounding=self.p_site.rounding, nan="nvidia"))
+        m, alpha = self._maxima(s, scale, rows)
+        taken, p = np.empty_like(m), np.empty_like(s)
+        softmax.subtrahends(m, self.offset, taken)
+        softmax.weights(s, scale, taken, p)
+        codes, p_fmt = operand_codes(recipe.P, p, fmt)
+        l = self.l[:, rows].reshape(-1)
         softmax.sums(np.asarray(decode(codes, p_fmt)) if recipe.l_from == "rounded" else p, alpha, l)
 
         self.m[:, rows], self.l[:, rows] = m.reshape(shape), at(recipe.l, l, fmt).reshape(shape)
@@ -55,10 +71,22 @@ class State:
         acc = dots.dot(codes.reshape(*shape, -1), v, scaled, self.unit, p_fmt, fmt)
         self.acc[:, rows] = at(recipe.acc, acc, fmt)
 
+    def _maxima(self, s: np.ndarray, scale, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """The running maximum after this tile, and the factor to it from before: float32, flattened to rows of s."""
+        m_old = self.m[:, rows].reshape(-1)
+        m, seen, ties = m_old.copy(), self.seen[:, rows].reshape(-1), self.ties[:, rows].reshape(-1)
+        softmax.maxima(s, scale, self.rule, seen, ties, m)
+        m = at(self.recipe.m, m, self.call.fmt)
+        alpha = np.empty_like(m)
+        softmax.rescalings(m_old, m, alpha)
+        shape = (len(self.m), -1)
+        self.seen[:, rows], self.ties[:, rows] = seen.reshape(shape), ties.reshape(shape)
+        return m, alpha
+
     def output(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """o, not yet rounded, m, l and lse, float32."""
         m, l = self.m.reshape(-1), self.l.reshape(-1)
         o, lse = np.empty((m.size, self.acc.shape[2]), np.float32), np.empty_like(m)
-        softmax.normalise(self.acc.reshape(o.shape), l, o)
-        softmax.log_sums(m, l, lse)
-        return o, m, l, lse
+        softmax.normalise(self.acc.reshape(o.shape), m, l, o)
+        softmax.log_sums(m - self.offset, l, lse)
+        return o * np.float32(self.call.v_scale), m, l, lse

@@ -1,9 +1,9 @@
 """Flash attention forward in which every dot and sum is the fp32 nearest to the exact one: no machine's row enters.
 
 The recipe's sites then decide everything; `paper` rounds at each. Base e. Where a site takes a value from
-more than one fp32 operation, it is said here: the scaled score is RN32(RN32(q.k) * scale); l is
-RN32(RN32(alpha * l) + rowsum); the accumulator is rounded after the rescaling and again after the addition,
-as an in-place multiply and add on a stored tensor are.
+more than one fp32 operation, it is said here: the scaled score is RN32(RN32(q.k) * scale), plus the bias if there is
+one, RN32; l is RN32(RN32(alpha * l) + rowsum); the accumulator is rounded after the rescaling and again after the
+addition, as an in-place multiply and add on a stored tensor are. Weights normalised before the dot are RN32(P / l).
 """
 
 import numpy as np
@@ -12,8 +12,10 @@ from ..core import exactsum
 from ..core.exp import exp_all
 from ..recipes import Recipe
 from ..threads import parallel_for
+from . import softmax
 from .inputs import Call
 from .sites import at
+from .visible import Tile
 
 
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -37,52 +39,69 @@ def exp(x: np.ndarray) -> np.ndarray:
     return out.reshape(x.shape)
 
 
+def scores(call: Call, recipe: Recipe, tile: Tile) -> np.ndarray:
+    """S of a tile, float32 (batch, rows, keys), at its site; masked entries as they are."""
+    q, k = call.q.values[:, tile.rows], call.spread(call.k.values[:, tile.keys])
+    s = at(recipe.QK, matmul(q, k), call.fmt) * np.float32(call.scale)
+    if tile.bias is not None:
+        s = s + tile.bias
+    return at(recipe.S, s, call.fmt)
+
+
 class State:
     """m, l (batch, rows) and acc (batch, rows, d), float32, of every query row, while tiles of keys go by."""
 
     def __init__(self, call: Call, recipe: Recipe, machine: str):
         del machine  # named here so that every arithmetic is made alike
         batch, n, d = call.q.codes.shape
-        self.call, self.recipe, self.scale = call, recipe, np.float32(call.scale)
+        self.call, self.recipe = call, recipe
         self.m = np.full((batch, n), -np.inf, np.float32)
         self.l = np.zeros((batch, n), np.float32)
+        self.seen, self.ties = self.m.copy(), np.zeros((batch, n), np.int64)
         self.acc = np.zeros((batch, n, d), np.float32)
 
-    def step(self, rows: slice, keys: slice, hidden: np.ndarray | None) -> None:
-        """One tile of keys for the query rows that reach it. hidden: (rows, keys) bool, True where masked."""
-        call, recipe, fmt = self.call, self.recipe, self.call.fmt
-        q, k, v = call.q.values[:, rows], call.k.values[:, keys], call.v.values[:, keys]
-        s = at(recipe.S, matmul(q, k) * self.scale, fmt)
-        if hidden is not None:
-            s[:, hidden] = -np.inf
+    def step(self, tile: Tile) -> None:
+        """One tile of keys for the query rows that reach it."""
+        call, recipe, fmt, rows = self.call, self.recipe, self.call.fmt, tile.rows
+        s = scores(call, recipe, tile)
+        if tile.hidden is not None:
+            np.copyto(s, -np.inf, where=tile.hidden)
         m_old = self.m[:, rows]
-        m = at(recipe.m, np.fmax(m_old, self._tile_maximum(s)), fmt)
-        p = exp(at(recipe.shift, s - m[..., None], fmt))
+        m = at(recipe.m, self._maximum(m_old, s, rows), fmt)
+        safe = np.where(m == -np.inf, np.float32(0), m)  # rows that have seen no key
+        p = exp(at(recipe.shift, s - safe[..., None], fmt))
+        alpha = exp(m_old - safe)
+        if recipe.normalise == "before":
+            total = matmul(p, np.ones((len(p), 1, p.shape[2]), np.float32))
+            p = np.where(m[..., None] == -np.inf, np.float32(0), p / total)
         rounded = at(recipe.P, p, fmt)
-        alpha = exp(m_old - m)
 
         summed = rounded if recipe.l_from == "rounded" else p
         tile_sum = matmul(summed, np.ones((len(p), 1, p.shape[2]), np.float32))[..., 0]
+        if recipe.normalise == "before":
+            tile_sum = total[..., 0]
         self.l[:, rows] = at(recipe.l, alpha * self.l[:, rows] + tile_sum, fmt)
+        v = call.spread(call.v.values[:, tile.keys])
         pv = at(recipe.PV, matmul(rounded, np.swapaxes(v, 1, 2)), fmt)
         scaled = at(recipe.acc, self.acc[:, rows] * alpha[..., None], fmt)
         self.acc[:, rows] = at(recipe.acc, scaled + pv, fmt)
         self.m[:, rows] = m
 
-    def _tile_maximum(self, s: np.ndarray) -> np.ndarray:
-        """(batch, rows): the row maximum, or the dynamic maximum in its place (arXiv 2510.04212, Algorithm 1)."""
-        beta, tolerance = self.recipe.maximum
-        r = np.fmax.reduce(s, axis=-1)
-        if beta == 0.0:
-            return r
-        ties = np.count_nonzero(r[..., None] - s <= np.float32(tolerance), axis=-1) > 1
-        r = np.where(ties & (r > 0), r * np.float32(beta), r)
-        return np.where(ties & (r < 0), np.float32(0), r)
+    def _maximum(self, m_old: np.ndarray, s: np.ndarray, rows: slice) -> np.ndarray:
+        """(batch, rows): the running maximum after this tile, by the recipe's rule."""
+        rule = softmax.rule(self.recipe.maximum, np.float32(1.0))
+        seen, ties = self.seen[:, rows].reshape(-1), self.ties[:, rows].reshape(-1)
+        m = m_old.reshape(-1).copy()
+        softmax.nearest_maxima(s.reshape(-1, s.shape[2]), rule, seen, ties, m)
+        self.seen[:, rows], self.ties[:, rows] = seen.reshape(m_old.shape), ties.reshape(m_old.shape)
+        return m.reshape(m_old.shape)
 
     def output(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """o as float64 quotients (the site rounds them once), m, l and lse = RN32(m + log l), flattened to rows."""
         m, l = self.m.reshape(-1), self.l.reshape(-1)
-        o = self.acc.reshape(m.size, -1).astype(np.float64) / l[:, None]
+        o = self.acc.reshape(m.size, -1).astype(np.float64)
+        if self.recipe.normalise == "after":
+            o = np.where(((m == -np.inf) & (l == 0))[:, None], 0.0, o / l[:, None])
         with np.errstate(divide="ignore"):
             lse = (m + np.log(l.astype(np.float64))).astype(np.float32)
-        return o, m, l, lse
+        return o * self.call.v_scale, m, l, lse

@@ -1,0 +1,103 @@
+"""Flash attention, backward: delta, then dV, dS, dQ and dK tile by tile, in any recipe."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import border, recipes
+from ..errors import NotModelled
+from ..formats import fmt_name
+from ..operands import operand
+from . import backward_machine, backward_nearest, exact, inputs, visible
+from .sites import FP32, site_format, stored
+
+ARITHMETICS = {"machine": backward_machine.backward, "nearest": backward_nearest.backward}
+
+
+class Backward(NamedTuple):
+    """Gradients of q (..., n, d) and of k and v (..., n_keys, d), and delta (..., n)."""
+
+    dq: np.ndarray
+    dk: np.ndarray
+    dv: np.ndarray
+    delta: np.ndarray
+
+
+def backward(
+    q, k, v, o, lse, do, *, recipe: str | recipes.Recipe = "triton", causal=False, scale=None, block=None,
+    machine="h200", fmt=None, window=None, mask=None, bias=None,
+) -> Backward:  # fmt: skip
+    """The gradients of attention as a recipe computes them, bit for bit.
+
+    q, k, v and the options: as `forward` took them. o: what it returned as `kept`, (..., n, d); o of that result if
+    the recipe keeps nothing else. lse: as it returned it, (..., n), float32, in the recipe's base.
+    do: the gradient of o, (..., n, d), in q's format.
+    Result: dq, dk, dv in q's dtype (float32 where their sites are wider), delta float32. Grouped query heads add
+    into one dk and dv. A row that sees no key has zero gradients and adds nothing.
+    recipe exact takes any float o, lse (base e) and do and gives float64.
+    Arithmetic: recipe triton is that of three compiled kernels, recorded on an H200 (`backward_machine`); paper is
+    an fp32 backward from the rounded S, l, m and O of its forward pass, gradients rounded to bf16
+    (`backward_nearest`); fa2 and naive round at their sites.
+    Raises TypeError and ValueError for arguments that do not fit, NotModelled for e4m3fn.
+    """
+    rules = recipes.recipe(recipe)
+    seen = visible.Options(window, mask, bias)
+    call = inputs.prepare(q, k, v, rules, causal, scale, block, fmt, seen)
+    shape = (*call.batch, *call.q.codes.shape[1:])
+    if fmt_name(call.fmt) not in inputs.MODELLED:
+        raise NotModelled(f"the gradients of attention in {fmt_name(call.fmt)} are not modelled.")
+    if rules.arithmetic == "exact":
+        matrix = call.q.codes.shape
+        output, gradient = (_wide(x, name, shape).reshape(matrix) for x, name in ((o, "o"), (do, "do")))
+        statistics = _wide(lse, "lse", shape[:-1]).reshape(matrix[:2])
+        found = exact.backward(call, output, statistics, gradient, rules.delta_from)
+        return _result(call, *(x.reshape(_shape(call, name)) for name, x in found._asdict().items()))
+    gradient = _gradient(do, call, fmt, shape)
+    output = _output(o, call, rules, shape)
+    statistics = inputs.of_shape(lse, "lse", shape[:-1], np.float32).reshape(call.q.codes.shape[:2])
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        found = ARITHMETICS[rules.arithmetic](call, rules, machine, output, statistics, gradient)
+        gradients = [
+            stored(getattr(rules, site), x.reshape(_shape(call, site.lower())), call.fmt, call.dtype)
+            for site, x in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv))
+        ]
+    return _result(call, *gradients, found.delta.reshape(shape[:-1]))
+
+
+def _shape(call: inputs.Call, name: str) -> tuple[int, ...]:
+    like = {"dq": call.q, "dk": call.k, "dv": call.v, "delta": call.q}[name].codes.shape[1:]
+    batch = call.kv_batch if name in ("dk", "dv") else call.batch
+    return (*batch, like[0]) if name == "delta" else (*batch, *like)
+
+
+def _wide(x, name: str, shape: tuple) -> np.ndarray:
+    array = border.values(x, name).array.astype(np.float64)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}.")
+    return array
+
+
+def _gradient(do, call: inputs.Call, fmt, shape: tuple) -> inputs.Operand:
+    _, codes, row = operand(do, "do", fmt)
+    if row != call.fmt:
+        raise ValueError(f"do has format {fmt_name(row)}, but q, k and v have {fmt_name(call.fmt)}.")
+    if codes.shape != shape:
+        raise ValueError(f"do has shape {codes.shape}; it must be that of q, {shape}.")
+    return inputs.read_operand(codes, row)
+
+
+def _output(o, call: inputs.Call, rules: recipes.Recipe, shape: tuple) -> np.ndarray:
+    """o as float32 values, (batch, n, d): in the format of its site, or any float32 where more of it is kept."""
+    row = site_format(rules.O, call.fmt)
+    if rules.kept != "O" or row == FP32:
+        return inputs.of_shape(o, "o", shape, np.float32).reshape(call.q.codes.shape)
+    plain = border.float_format(border.raw(o, "o").array.dtype) == row
+    _, codes, _ = operand(o, "o", None if plain else row)
+    if codes.shape != shape:
+        raise ValueError(f"o has shape {codes.shape}; it must be that of q, {shape}.")
+    return inputs.read_operand(codes, row).values
+
+
+def _result(call: inputs.Call, *fields) -> Backward:
+    fields = [np.ascontiguousarray(x) for x in fields]
+    return Backward(*(border.to_torch(x) if call.torch else x for x in fields))

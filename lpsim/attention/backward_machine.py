@@ -1,0 +1,95 @@
+"""Flash attention backward with the rows of a machine: three kernels as Triton compiles them, no atomics.
+
+delta: one row sum. dK and dV: a program a key tile, query tiles ascending on live accumulators (those of grouped
+query heads one after the other). dQ: a program a query tile, key tiles ascending. The dots are symmetric in their
+operands, so S, P, dP and dS are the same in both and are computed once here.
+"""
+
+import numpy as np
+
+from .. import dots
+from ..machines import dot_row
+from ..recipes import Recipe
+from . import reductions, softmax
+from .exact import Gradients
+from .inputs import Call, Operand
+from .on_machine import check_tile, scores
+from .sites import at, operand_codes
+from .visible import Tile, tiles
+
+
+class Backward:
+    """What the tiles share: the call, dO, lse and, once computed, delta."""
+
+    def __init__(self, call: Call, recipe: Recipe, machine: str, lse: np.ndarray, do: Operand):
+        check_tile(recipe, "query", call.rows, call.visible.n, 16)
+        check_tile(recipe, "key", call.keys, call.visible.n_keys, 16)
+        self.call, self.recipe, self.lse, self.do = call, recipe, lse, do
+        self.unit = dot_row(machine, "wgmma", call.fmt).unit
+
+    def dot(self, a: np.ndarray, b: np.ndarray, c=None, a_fmt=None, b_fmt=None) -> np.ndarray:
+        """The chained dot of codes, a (batch, M, K) and b (batch, K, N), on the accumulator c."""
+        return dots.dot(a, b, c, self.unit, a_fmt or self.call.fmt, b_fmt or self.call.fmt)
+
+    def weights(self, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
+        """P = EX2(fma(S, scale, -lse)), 0 where masked, and dP = dO v^T; float32 (batch, rows, keys)."""
+        call, recipe = self.call, self.recipe
+        s, scale = scores(call, recipe, self.unit, tile)
+        p, flat = np.empty_like(s), s.reshape(-1, s.shape[2])
+        softmax.weights(flat, scale, self.lse[:, tile.rows].reshape(-1), p.reshape(flat.shape))
+        if tile.hidden is not None:
+            np.copyto(p, np.float32(0), where=tile.hidden)
+        v = call.spread(call.v.codes[:, tile.keys])
+        dp = self.dot(self.do.codes[:, tile.rows], np.swapaxes(v, 1, 2))
+        return p, at(recipe.dP, dp, call.fmt)
+
+    def delta(self, o: np.ndarray) -> np.ndarray:
+        """delta (batch, n), float32, at its site. "P" and "PV" walk over the key tiles once more."""
+        call, recipe = self.call, self.recipe
+        if recipe.delta_from == "O":
+            return at(recipe.delta, reductions.loaded(o, self.do.values), call.fmt)
+        delta, again = np.zeros(self.lse.shape, np.float32), np.zeros(call.q.codes.shape, np.float32)
+        for tile in tiles(call):
+            p, dp = self.weights(tile)
+            if recipe.delta_from == "P":
+                delta[:, tile.rows] = delta[:, tile.rows] + reductions.accumulated(p, dp)
+            else:
+                codes, fmt = operand_codes(recipe.P, p, call.fmt)
+                again[:, tile.rows] = self.dot(
+                    codes, call.spread(call.v.codes[:, tile.keys]), again[:, tile.rows], a_fmt=fmt
+                )
+        if recipe.delta_from == "PV":
+            delta = reductions.accumulated(again, self.do.values)
+        return at(recipe.delta, delta, call.fmt)
+
+
+def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.ndarray, do: Operand) -> Gradients:
+    """dq, dk, dv as float32, not yet at their sites, and delta. o: float32 (batch, n, d); lse: (batch, n), base 2.
+
+    dS = RN(P * RN(dP - delta)); dQ and dK are multiplied by the softmax scale at the end, one rounding.
+    """
+    work = Backward(call, recipe, machine, lse, do)
+    delta = work.delta(o)
+    dq = np.zeros(call.q.codes.shape, np.float32)
+    dk, dv = np.zeros(call.k.codes.shape, np.float32), np.zeros(call.v.codes.shape, np.float32)
+    for tile in tiles(call):
+        rows, keys = tile.rows, tile.keys
+        p, dp = work.weights(tile)
+        p_codes, p_fmt = operand_codes(recipe.PdV, p, call.fmt)
+        ds = p * (dp - delta[:, rows, None])
+        ds_codes, ds_fmt = operand_codes(recipe.dS, ds, call.fmt)
+        dv[:, keys] = _over_group(work, p_codes, do.codes[:, rows], dv[:, keys], p_fmt)
+        dk[:, keys] = _over_group(work, ds_codes, call.q.codes[:, rows], dk[:, keys], ds_fmt)
+        k = call.spread(call.k.codes[:, keys])
+        dq[:, rows] = work.dot(ds_codes, k, dq[:, rows], a_fmt=ds_fmt)
+    scale = np.float32(call.scale)
+    return Gradients(dq * scale, dk * scale, dv, delta)
+
+
+def _over_group(work: Backward, a: np.ndarray, b: np.ndarray, c: np.ndarray, fmt) -> np.ndarray:
+    """c plus a^T b of every query head of the group, one after the other on the accumulator."""
+    group = work.call.group
+    a, b = a.reshape(-1, group, *a.shape[1:]), b.reshape(-1, group, *b.shape[1:])
+    for head in range(group):
+        c = work.dot(np.swapaxes(a[:, head], 1, 2), b[:, head], c, a_fmt=fmt)
+    return c
