@@ -16,6 +16,7 @@ _HOME = {
     "Format": "formats",
     "FORMATS": "formats",
     "lookup": "formats",
+    "preset": "presets",
     "NotModelled": "errors",
     "Machine": "instructions",
     "machine": "instructions",
@@ -23,7 +24,7 @@ _HOME = {
     "set_threads": "threads",
     "get_threads": "threads",
 }
-_MODULES = ("scalar", "formats", "explain", "attention", "machines", "recipes", "testing")
+_MODULES = ("scalar", "formats", "explain", "presets", "attention", "machines", "recipes", "testing")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

@@ -29,11 +29,12 @@ OVERFLOWS = {
     "satfinite": SATFINITE,  # infinity clamps too, as NVIDIA's cvt.satfinite
 }
 
-CANONICAL, PROPAGATE, NVIDIA = range(3)
+CANONICAL, PROPAGATE, NVIDIA, ONES = range(4)
 NANS = {
     "canonical": CANONICAL,  # quiet, sign kept, payload dropped
     "propagate": PROPAGATE,  # quiet, sign and upper payload bits kept
     "nvidia": NVIDIA,  # all ones below a clear sign: 0x7FFF, 0x7F
+    "ones": ONES,  # all ones below the sign, which is kept: 0x7F, 0xFF (torch's float8)
 }
 
 SUBNORMALS = {

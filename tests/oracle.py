@@ -73,7 +73,7 @@ def nan_code(sign: int, payload: int, fmt, nan: str) -> int | None:
     signed = sign * fmt.signed * 2 ** (fmt.bits - 1)
     if nan == "nvidia":
         return top
-    if fmt.nans == 1:
+    if fmt.nans == 1 or nan == "ones":
         return top + signed
     trailing = fmt.precision - 1
     if fmt.nans != 2**trailing - 1:

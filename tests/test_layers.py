@@ -13,7 +13,16 @@ ROOT = Path(__file__).parents[1]
 #: A module belongs to the first pattern that fits; one that fits none is an error: give it a place.
 ROWS = [
     ["lpsim._jit", "lpsim.errors", "lpsim.threads"],
-    ["lpsim.formats", "lpsim.policies", "lpsim.machines", "lpsim.maximum", "lpsim.recipes", "lpsim.data", "lpsim.data.*"],
+    [
+        "lpsim.formats",
+        "lpsim.policies",
+        "lpsim.presets",
+        "lpsim.machines",
+        "lpsim.maximum",
+        "lpsim.recipes",
+        "lpsim.data",
+        "lpsim.data.*",
+    ],
     ["lpsim.core", "lpsim.core.bits", "lpsim.core.intrinsics"],
     ["lpsim.core.codec"],
     ["lpsim.core.rounding"],

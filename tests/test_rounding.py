@@ -17,7 +17,7 @@ from probes import between, differences, expected, magnitudes, values
 from rows import ROWS, WIDE, containers
 
 OVERFLOWS = ("ieee", "saturate", "satfinite")
-NANS = ("canonical", "propagate", "nvidia")
+NANS = ("canonical", "propagate", "nvidia", "ones")
 
 
 @pytest.mark.parametrize("name", [*ROWS, *WIDE])

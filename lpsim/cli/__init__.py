@@ -58,7 +58,7 @@ def explain(
     fmt: Annotated[str, typer.Option("--fmt", help="The format to round to; `lpsim formats` lists them.")] = "bf16",
     rounding: Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn or rto.")] = "rne",
     overflow: Annotated[str, typer.Option(help="ieee, saturate or satfinite.")] = "ieee",
-    nan: Annotated[str, typer.Option(help="canonical, propagate or nvidia.")] = "canonical",
+    nan: Annotated[str, typer.Option(help="canonical, propagate, nvidia or ones.")] = "canonical",
 ) -> None:
     """Show one rounding in bits: alignment, kept | rest, neighbours, the rule, the signed error.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import formats
 from ..formats import FORMATS, Format
-from ..policies import IEEE, NVIDIA, PROPAGATE, RNE, SATFINITE, SATURATE, SR_A, Policy
+from ..policies import IEEE, NVIDIA, ONES, PROPAGATE, RNE, SATFINITE, SATURATE, SR_A, Policy
 from .codec import pack_f64, unpack
 
 #: precision, width and exponent bias of the two sources
@@ -124,7 +124,9 @@ def _nan(fmt: Format, policy: Policy) -> tuple[int, int]:
     if fmt.nans == 0:
         return 1 << formats.magnitude_bits(fmt), 0
     top = formats.top_magnitude(fmt)
-    return (top, 0) if policy.nan == NVIDIA else (top - fmt.nans + ((fmt.nans + 1) >> 1), 1)
+    if policy.nan == NVIDIA:
+        return top, 0
+    return (top if policy.nan == ONES else top - fmt.nans + ((fmt.nans + 1) >> 1)), 1
 
 
 def _bits(code: int, fmt: Format, precision: int) -> int:

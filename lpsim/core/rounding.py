@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from .._jit import njit
-from ..policies import IEEE, NVIDIA, PROPAGATE, RNA, RNE, RTN, RTO, RTP, RTZ, SATFINITE, SR_A, SR_B, SR_C
+from ..policies import IEEE, NVIDIA, ONES, PROPAGATE, RNA, RNE, RTN, RTO, RTP, RTZ, SATFINITE, SR_A, SR_B, SR_C
 from .bits import bit_length, clamp, mask, shift_right_sticky, where
 from .codec import FINITE, INFINITE, NAN, infinity_code, magnitude_bits, max_finite, min_exp, top_magnitude
 
@@ -46,7 +46,7 @@ def _nan_code(sign, payload, fmt, nan):
     quiet = (top - fmt.nans + ((fmt.nans + 1) >> 1)) | signed
     carries_payload = (nan == PROPAGATE) & (fmt.nans == mask(trailing))
     code = where(carries_payload, quiet | (payload >> (52 - trailing)), quiet)
-    code = where(nan == NVIDIA, top, code)
+    code = where(nan == NVIDIA, top, where(nan == ONES, top | signed, code))
     only_nan = where(fmt.signed > fmt.negative_zero, 1 << magnitude_bits(fmt), max_finite(fmt))
     return where(fmt.nans > 0, code, only_nan)
 
