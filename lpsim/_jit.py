@@ -88,12 +88,23 @@ class _PackageCache(caching.FunctionCache):
     _impl_class = _PackageCacheImpl
 
 
+def merged(function):
+    """Like `njit`, but merged into its callers before they are compiled: one compilation instead of two.
+
+    For a long function with one caller; a function that is called in many places would be compiled in each.
+    """
+    return _cached(numba.njit(nogil=True, error_model="numpy", inline="always")(function))
+
+
 def njit(function):
     """Compile `function` without the interpreter lock and with NumPy's error model, cached as above.
 
     Never fastmath and never prange: results must not depend on the compiler's mood or on threads.
     """
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    return _cached(numba.njit(nogil=True, error_model="numpy")(function))
+
+
+def _cached(dispatcher):
     if cache_directory() is not None:
         dispatcher._cache = _PackageCache(dispatcher.py_func)  # pyright: ignore[reportAttributeAccessIssue]
     return dispatcher

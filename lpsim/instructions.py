@@ -139,7 +139,7 @@ class Machine(NamedTuple):
 
     def _float32(self, x, name: str) -> border.Given:
         given = border.values(x, name)
-        if given.array.dtype == np.float64 and given.array.ndim == 0 and isinstance(x, float):
+        if isinstance(x, float) and (float(np.float32(x)) == x or x != x):  # a Python number that float32 holds
             return border.Given(np.asarray(x, np.float32), False)
         if given.array.dtype != np.float32:
             raise TypeError(f"{name} has dtype {given.array.dtype}; the instruction takes float32.")

@@ -84,7 +84,7 @@ def stochastic(*, bits: int, seed=None, stream=None, step=0, offset=0, variant="
     """
     if type(bits) is not int or not 1 <= bits <= 32:
         raise ValueError(f"bits={bits!r}: stochastic rounding takes an int from 1 to 32.")
-    if variant not in VARIANTS:
+    if not isinstance(variant, str) or variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)
     if words is not None:
         if seed is not None or stream is not None or step or offset:

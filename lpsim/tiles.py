@@ -6,7 +6,7 @@ Columns are taken 256 at a time, so that the panels of one block stay in the L1 
 import numpy as np
 
 from . import tile_f64, tile_i32
-from ._jit import njit
+from ._jit import merged, njit
 from .core.dpa import block_count
 
 u64 = np.uint64
@@ -17,7 +17,7 @@ GROUP = max(tile_f64.GROUP, tile_i32.GROUP)
 covers = tile_f64.covers
 
 
-@njit
+@merged
 def dot_region(a, b, c, c_row, c_column, a_emin, b_emin, unit, quick):
     """`dot_tile` on c[c_row : c_row + M, c_column : c_column + N]; returns how many rows of blocks were not quick.
 

@@ -11,8 +11,8 @@ import oracle
 import probes
 from loops import MODES, make_policy
 from lpsim import threads
-from lpsim.fills import BUFFER as GRAIN
 from lpsim.core.philox import random_word
+from lpsim.fills import BUFFER as GRAIN
 from lpsim.formats import FORMATS, Format
 from operations import OPERATIONS
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._jit import njit
 from .intrinsics import bits_to_f64, f64_to_bits
 
-PARTIALS = 48  # non-overlapping binary64 numbers that cover every exponent: (1023 + 1074 + 53) / 53 < 48
+PARTIALS = 640  # non-overlapping numbers hold a bit or more each; products of binary32 span 2^-298 to 2^256 a term
 
 
 @njit
