@@ -2,13 +2,17 @@
 
 Numba stamps a cached function with the modification time of the *one* file it stands in. An edit in
 `core/` would leave callers in other files serving old bits from their caches. So every cache entry
-is stamped with a digest of the whole package: any edit anywhere recompiles. Where no directory can be
-written (a read-only installation and no home), functions are compiled afresh in every process.
+is stamped with a digest of the whole package: any edit anywhere recompiles. The digest names the
+directory too, since an entry of another version may not even load (it may name a class that is gone).
+Where no directory can be written (a read-only installation and no home), functions are compiled
+afresh in every process.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -16,6 +20,7 @@ import numba
 from numba.core import caching
 
 PACKAGE = Path(__file__).parent
+VERSIONS_KEPT = 4
 
 
 @functools.cache
@@ -40,7 +45,7 @@ def _writable(directory: Path) -> bool:
 
 @functools.cache
 def cache_directory() -> Path | None:
-    """First writable of $NUMBA_CACHE_DIR, the package's own __pycache__, the user's cache; or None."""
+    """This version's directory in the first writable of $NUMBA_CACHE_DIR, __pycache__, the user's cache; or None."""
     candidates = [PACKAGE / "__pycache__"]
     if os.environ.get("NUMBA_CACHE_DIR"):
         candidates.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
@@ -48,10 +53,20 @@ def cache_directory() -> Path | None:
     if os.path.isabs(user_cache):  # without a home directory "~" stays as it is
         candidates.append(Path(user_cache))
     for candidate in candidates:
-        directory = candidate / "lpsim"
+        directory = candidate / "lpsim" / package_digest()[:16]
         if _writable(directory):
+            _forget_old_versions(directory)
             return directory
     return None
+
+
+def _forget_old_versions(directory: Path) -> None:
+    """Remove the caches of all but the few versions used last; one that another process removes first is gone too."""
+    with contextlib.suppress(OSError):
+        versions = sorted(directory.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in versions[VERSIONS_KEPT:]:
+            if old != directory:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 class _PackageLocator(caching._CacheLocator):

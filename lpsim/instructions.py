@@ -109,7 +109,8 @@ class Machine(NamedTuple):
         """Codes of float32 x as the conversion instruction gives them, NaN included.
 
         fmt: bf16, fp16 (rounding rne or rtz), e4m3fn, e5m2 (rne, satfinite), tf32 (rna; NaN is cut to 19 bits, so one
-        with a payload below them becomes infinity). fp16 and bf16 x are widened first, exactly. Raises NotModelled for others; plain e4m3 is refused as ambiguous.
+        with a payload below them becomes infinity). fp16 and bf16 x are widened first, exactly. Raises NotModelled
+        for others; plain e4m3 is refused as ambiguous.
         """
         if fmt == "e4m3":
             raise ValueError("fmt='e4m3' is ambiguous: the hardware's is OCP's, 'e4m3fn'.")

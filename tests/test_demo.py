@@ -57,7 +57,6 @@ def check_story(text: str) -> None:
 
 
 def test_demo_draws_and_agrees(tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     done = demo(tmp_path)
     assert done.returncode == 0, done.stderr
     check_story(done.stdout)
@@ -103,7 +102,8 @@ def curves() -> dict:
 
 
 def test_an_interrupted_save_leaves_no_half_file(tmp_path, monkeypatch):
-    pyplot = pytest.importorskip("matplotlib.pyplot", reason="the extra `plot` is not installed")
+    from matplotlib import pyplot
+
     path = tmp_path / "picture.png"
     path.write_bytes(b"the old picture")
     real = pyplot.Figure.savefig

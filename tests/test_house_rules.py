@@ -27,11 +27,7 @@ def project_files() -> list[Path]:
 
 FILES = project_files()
 PYTHON = [path.relative_to(ROOT) for path in FILES if path.suffix == ".py"]
-TEXT = [
-    path.relative_to(ROOT)
-    for path in FILES
-    if path.suffix in {"", ".py", ".md", ".toml", ".yaml", ".sh", ".json"}
-]
+TEXT = [path.relative_to(ROOT) for path in FILES if path.suffix in {"", ".py", ".md", ".toml", ".yaml", ".sh", ".json"}]
 LIBRARY = [path for path in PYTHON if path.parts[0] in ("lpsim", "kernels")]
 
 
@@ -48,11 +44,7 @@ def compilers(tree: ast.Module) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             numba_names |= {a.asname for a in node.names if a.name == "numba" and a.asname}
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.level == 0
-            and (node.module or "").split(".")[0] == "numba"
-        ):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "numba":
             found += [alias.name for alias in node.names if alias.name in COMPILERS or alias.name == "*"]
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in COMPILERS and name_of(node.value) in numba_names:
@@ -190,7 +182,5 @@ def test_an_offence_in_text_is_seen():
 
 
 def test_what_is_allowed_is_not_an_offence():
-    fine = (
-        "from lpsim._jit import njit\nfrom numba.extending import intrinsic\nnp.load(p, allow_pickle=False)\n"
-    )
+    fine = "from lpsim._jit import njit\nfrom numba.extending import intrinsic\nnp.load(p, allow_pickle=False)\n"
     assert compilers(ast.parse(fine)) + unsafe_options(ast.parse(fine)) == []

@@ -1,6 +1,7 @@
 """The one door to the compiler: a cache that an edit anywhere empties, and that may be missing."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ out = np.zeros(3, np.int64)
 _caller.significands(np.array([0x3F80, 0x4049, 0x0001], np.uint16), formats.FORMATS["bf16"], out)
 stats = _caller.significands.stats
 hits, misses = sum(stats.cache_hits.values()), sum(stats.cache_misses.values())
-directory = str(_jit.cache_directory())
+found = _jit.cache_directory()  # its last part names the version
+directory = str(found and found.parent)
 print(json.dumps({"sig": out.tolist(), "hits": hits, "misses": misses, "directory": directory}))
 """
 RIGHT = [0x80, 0xC9, 0x01]  # 1.0, 3.140625 and the smallest subnormal in bfloat16
@@ -102,3 +104,24 @@ def test_the_digest_covers_every_source_file_and_coefficient_table(package):
     edits[0].rename(lpsim / "core" / "renamed.py")
     seen.append(digest())
     assert len(set(seen)) == len(seen)
+
+
+def test_an_entry_that_no_longer_loads_is_left_alone(package):
+    """A cache entry names the classes of its arguments. One of an older version may name a class that is gone."""
+    caller = package / "lpsim" / "_caller.py"
+    row = "\nfrom typing import NamedTuple\nclass Row(NamedTuple):\n    sig: int\n"
+    row += "@njit\ndef get(row):\n    return row.sig\n"
+    caller.write_text(CALLER + row)
+    program = "from lpsim import _caller; print(_caller.get(_caller.{}(7)))"
+    assert run_python(program.format("Row"), package) == "7\n"
+    caller.write_text(CALLER + row.replace("Row(", "Line("))
+    assert run_python(program.format("Line"), package) == "7\n"
+
+
+def test_only_the_versions_used_last_are_kept(package):
+    caches = package / "lpsim" / "__pycache__" / "lpsim"
+    for age in range(8):
+        (caches / f"older{age}").mkdir(parents=True)
+        os.utime(caches / f"older{age}", (1e9 - age, 1e9 - age))
+    own = Path(run_python("from lpsim import _jit; print(_jit.cache_directory())", package).strip())
+    assert {path.name for path in caches.iterdir()} == {own.name, "older0", "older1", "older2"}
