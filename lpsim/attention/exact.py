@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..maximum import PLAIN, Maximum
 from .inputs import Call
 
 
@@ -20,20 +21,61 @@ def scores(call: Call) -> np.ndarray:
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")  # NaN and infinity go through
-def forward(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def forward(call: Call, maximum: Maximum = PLAIN) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """o (batch, n, d), m, l, lse (batch, n), float64, base e.
 
     m = rowmax S; P = exp(S - m); l = rowsum P; o = P v / l; lse = m + log l. A row that sees no key has
-    m = lse = -inf, l = 0 and o = 0.
+    m = lse = -inf, l = 0 and o = 0. Another rule for m changes m and l, not o and lse: `tiled`.
     """
     s = scores(call)
     v = call.v_scale * call.spread(call.v.values.astype(np.float64))
-    m = s.max(axis=-1)
-    p = np.exp(s - np.where(m == -np.inf, 0.0, m)[..., None])
-    l = p.sum(axis=-1)
+    if maximum == PLAIN:
+        m = s.max(axis=-1)
+        p = np.exp(s - _finite(m)[..., None])
+        l, acc = p.sum(axis=-1), p @ v
+    else:
+        m, l, acc = tiled(s, v, call.keys, maximum)
     blind = (m == -np.inf) & (l == 0)
-    o = np.where(blind[..., None], 0.0, (p @ v) / l[..., None])
-    return o, m, l, m + np.log(l)
+    return np.where(blind[..., None], 0.0, acc / l[..., None]), m, l, m + np.log(l)
+
+
+def _finite(m: np.ndarray) -> np.ndarray:
+    """m, and 0 for rows that have seen no key."""
+    return np.where(m == -np.inf, 0.0, m)
+
+
+def tiled(s: np.ndarray, v: np.ndarray, keys: int, maximum: Maximum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """m, l and the sum of P v when tiles of keys go by and m follows the rule; float64, base e.
+
+    s: (batch, n, n_keys), v: (batch, n_keys, d).
+    """
+    m = seen = np.full(s.shape[:2], -np.inf)
+    l, ties = np.zeros(m.shape), np.zeros(m.shape, np.int64)
+    acc = np.zeros((*m.shape, v.shape[2]))
+    for first in range(0, s.shape[2], keys):
+        tile = s[:, :, first : first + keys]
+        r = tile.max(axis=-1)
+        if maximum.scope == "row":
+            ties = np.where(r - seen <= maximum.tolerance, ties, 0)
+            r = seen = np.maximum(r, seen)
+        count = (r[..., None] - tile <= maximum.tolerance).sum(axis=-1)
+        ties = ties + count if maximum.scope == "row" else count
+        raised = np.where((ties > 1) & (maximum.beta > 0) & (r > -np.inf), displaced(r, maximum), r)
+        new = np.where(raised - m <= maximum.threshold * np.log(2.0), m, np.maximum(m, raised))
+        p = np.exp(tile - _finite(new)[..., None])
+        alpha = np.exp(m - _finite(new))
+        l = l * alpha + p.sum(axis=-1)
+        acc = acc * alpha[..., None] + p @ v[:, first : first + keys]
+        m = new
+    return m, l, acc
+
+
+def displaced(r: np.ndarray, maximum: Maximum) -> np.ndarray:
+    """What is subtracted in place of a tied maximum r: `softmax.displaced` in float64."""
+    if not maximum.guard:
+        return np.where(r > 0, maximum.beta * r, np.minimum(r, 0.0) * 0.0)
+    shift = np.where(r > 0, (maximum.beta - 1.0) * r, -r)
+    return r + np.where(shift < 2.0**52, shift % np.log(2.0), 0.0)
 
 
 class Gradients(NamedTuple):

@@ -47,7 +47,7 @@ def forward(
     call = inputs.prepare(q, k, v, rules, causal, scale, block, fmt, seen, scales)
     shape = (*call.batch, call.q.codes.shape[1])
     if rules.arithmetic == "exact":
-        o, m, l, lse = exact.forward(call)
+        o, m, l, lse = exact.forward(call, rules.maximum)
         o = o.reshape(*shape, -1)
         return _result(call, (o, o), (m, l, lse), shape, rules.base)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
