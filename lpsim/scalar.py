@@ -17,7 +17,7 @@ code for (NaN in e2m1) is the caller's here: `step` functions of lpsim.core tell
 import numpy as np
 
 from ._jit import njit
-from .core import arith
+from .core import arith, compare
 from .core.codec import Number, pack_f64
 from .core.codec import unpack as _unpack
 from .core.codec import unpack_f64 as _unpack_f64
@@ -102,7 +102,56 @@ def fma(a, b, c, fmt, rules=DEFAULT, word=0):
     return arith.fma(x, y, z, fmt, rules, word).code
 
 
+@njit
+def neg(a, fmt):
+    """Code of -a; the only NaN or zero of a format stays. Signed formats only."""
+    return compare.neg(np.int64(a), fmt)
+
+
+@njit
+def abs(a, fmt):
+    """Code of |a|; the only NaN of a format stays."""
+    return compare.absolute(np.int64(a), fmt)
+
+
+@njit
+def isnan(a, fmt):
+    """True if a is NaN."""
+    return compare.is_nan(np.int64(a), fmt) > 0
+
+
+@njit
+def minimum(a, b, fmt):
+    """Code of the smaller; NaN if one is NaN (IEEE minimum)."""
+    return compare.minimum(np.int64(a), np.int64(b), fmt)
+
+
+@njit
+def maximum(a, b, fmt):
+    """Code of the larger; NaN if one is NaN (IEEE maximum)."""
+    return compare.maximum(np.int64(a), np.int64(b), fmt)
+
+
+@njit
+def minimum_number(a, b, fmt):
+    """Code of the smaller; the number if only one is NaN (IEEE minimumNumber)."""
+    return compare.minimum_number(np.int64(a), np.int64(b), fmt)
+
+
+@njit
+def maximum_number(a, b, fmt):
+    """Code of the larger; the number if only one is NaN (IEEE maximumNumber)."""
+    return compare.maximum_number(np.int64(a), np.int64(b), fmt)
+
+
+@njit
+def order(a, b, fmt):
+    """-1, 0, 1 as a is below, equal to, above b; 2 if one is NaN."""
+    return compare.order(np.int64(a), np.int64(b), fmt)
+
+
 __all__ = [
-    "Number", "add", "bits_to_f32", "convert", "decode", "div", "encode", "f32_to_bits", "fma", "mul", "policy",
-    "random_word", "sqrt", "sub",
+    "Number", "abs", "add", "bits_to_f32", "convert", "decode", "div", "encode", "f32_to_bits", "fma", "isnan",
+    "maximum", "maximum_number", "minimum", "minimum_number", "mul", "neg", "order", "policy", "random_word", "sqrt",
+    "sub",
 ]  # fmt: skip

@@ -37,6 +37,7 @@ ROWS = [
         "lpsim.arrays",
         "lpsim.operands",
         "lpsim.rational",
+        "lpsim.compare",
         "lpsim.twostep",
         "lpsim.probability",
         "lpsim.scalar",
@@ -56,7 +57,7 @@ ROWS = [
 #: Optional or heavy: only inside functions, never when lpsim is imported.
 ON_DEMAND = {"torch", "triton", "matplotlib", "hypothesis"}
 #: The mirror dialect binds these; philox (32 x 32 bit products) is exempt and not among them.
-DIALECT = ["bits", "codec", "rounding", "arith", "wide"]
+DIALECT = ["bits", "codec", "rounding", "arith", "wide", "compare"]
 
 
 def sources(*folders: str) -> dict[str, ast.Module]:

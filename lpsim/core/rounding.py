@@ -38,7 +38,7 @@ def _noise_carries(rest, drop, mode, noise_bits, word):
 
 
 @njit
-def _nan_code(sign, payload, fmt, nan):
+def nan_code(sign, payload, fmt, nan):
     """Container bits of the NaN that the policy asks for; the largest finite value where a format has none."""
     top = top_magnitude(fmt)
     trailing = fmt.precision - 1
@@ -119,7 +119,7 @@ def round_to(kind, sign, exp, sig, fmt, policy, word):
     answered = (policy.overflow == SATFINITE) | ((policy.overflow != IEEE) & (kind == FINITE))
     is_nan = is_nan | (negative & ((answered == 0) | (fmt.zero == 0)))
     is_nan = is_nan | ((sig == 0) & (kind == FINITE) & (fmt.zero == 0))
-    nan = _nan_code(sign & fmt.signed, payload, fmt, policy.nan)
+    nan = nan_code(sign & fmt.signed, payload, fmt, policy.nan)
     code = where(is_nan, nan, code)
     nan_clamps = (policy.nan == NVIDIA) & (kind == NAN)
     has_nan = (fmt.nans > 0) | (fmt.signed > fmt.negative_zero)
