@@ -14,7 +14,6 @@ them are free to be tuned. Nor does it matter whether dq computes ds again or re
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -199,28 +198,31 @@ def dq_from_ds_kernel(
     tl.store(dq_out + at, (dq * softmax_scale).to(dq_out.dtype.element_ty), mask=rows[:, None] < n)
 
 
-class Tuning(NamedTuple):
-    """What is free to choose: no bit depends on it. Of the dk, dv kernel, then of the dq kernel."""
+class Tile(NamedTuple):
+    """How one of the two kernels runs. Nothing here changes a bit."""
 
     rows: int  #: query rows of a tile
     keys: int  #: keys of a tile
     warps: int
     stages: int
-    dq_rows: int
-    dq_keys: int
-    dq_warps: int
-    dq_stages: int
-    store_ds: bool
+    overlapped: bool = False  #: attention_backward_async, `stages` buffers, 128 rows or keys of its own
+
+
+class Tuning(NamedTuple):
+    """What is free to choose: no bit depends on it."""
+
+    dk_dv: Tile
+    dq: Tile
+    store_ds: bool  #: the dq kernel reads ds, which the dk, dv kernel stored, instead of computing it again
 
 
 def default_tuning(head: int, causal: bool, ds_bytes: int) -> Tuning:
     """For an H200; see docs/gpu-attention.md."""
-    store = ds_bytes <= DS_BYTES
     if head <= 64:
-        return Tuning(64, 128, 8, 2, 128, 128 if store else 64, 8, 3, store)
+        return Tuning(Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), False)
     if head == 128:
-        return Tuning(64, 128, 8, 2, 128, 64, 8, 3, store)
-    return Tuning(32, 64, 8, 1, 64, 32, 4, 1, False)
+        return Tuning(Tile(64, 64, 4, 2), Tile(64, 64, 4, 3), ds_bytes <= DS_BYTES)
+    return Tuning(Tile(32, 64, 8, 1), Tile(64, 32, 4, 1), False)
 
 
 def delta_of(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
@@ -244,41 +246,77 @@ def backward(
     lse holds it. The caller has checked the arguments.
     """
     batch, heads, n, d = q.shape
-    kv_heads, n_keys = k.shape[1], k.shape[2]
-    tuned = tuning or default_tuning(d, rule.causal, batch * heads * n * n_keys * 2)
+    tuned = tuning or default_tuning(d, rule.causal, batch * heads * n * k.shape[2] * 2)
     delta = delta_of(o, do)
     dq, dk, dv = (torch.empty(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))
-    common = dict(HEAD=d, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER, enable_fp_fusion=True)  # noqa: C408
-    scales = log2_scale(rule.scale), float(np.float32(rule.scale))
-
-    stored = _ds_descriptor(q, n_keys, tuned.keys, tuned.rows) if tuned.store_ds else None
-    tiles, rows, keys = triton.cdiv(n_keys, tuned.keys), tuned.rows, tuned.keys
-    dk_dv_kernel[(tiles * batch * kv_heads,)](
-        described(q, rows), described(k, keys), described(v, keys), described(do, rows), stored, lse, delta, dk, dv,
-        *scales, kv_heads, heads // kv_heads, n, n_keys, tiles, batch * kv_heads,
-        ROWS=rows, KEYS=keys, STORE=tuned.store_ds, num_warps=tuned.warps, num_stages=tuned.stages, **common,
-    )  # fmt: skip
-
-    rows, keys = tuned.dq_rows, tuned.dq_keys
-    tiles = triton.cdiv(n, rows)
-    launch = dict(ROWS=rows, KEYS=keys, num_warps=tuned.dq_warps, num_stages=tuned.dq_stages, **common)  # noqa: C408
-    sizes = heads, heads // kv_heads, n, n_keys, tiles, batch * heads
+    stored = room_for_ds(q, k.shape[2]) if tuned.store_ds else None
+    fill_dk_dv(q, k, v, do, stored, lse, delta, dk, dv, rule, tuned.dk_dv)
     if stored is not None:
-        if rule.causal and rows != tuned.keys:
-            raise ValueError(f"{tuned}: causal, stored ds: dq_rows must be keys.")
-        stored = TensorDescriptor(stored.base, stored.shape, stored.strides, [1, keys, rows])
-        dq_from_ds_kernel[(tiles * batch * heads,)](stored, described(k, keys), dq, scales[1], *sizes, **launch)
+        if rule.causal and tuned.dq.rows != tuned.dk_dv.keys:
+            raise ValueError(f"{tuned}: causal with stored ds needs dq.rows equal to dk_dv.keys.")
+        fill_dq_from(stored, k, dq, rule, tuned.dq)
     else:
-        dq_kernel[(tiles * batch * heads,)](
-            described(q, rows), described(k, keys), described(v, keys), described(do, rows), lse, delta, dq,
-            *scales, *sizes, **launch,
-        )  # fmt: skip
+        fill_dq(q, k, v, do, lse, delta, dq, rule, tuned.dq)
     return dq, dk, dv, delta
 
 
-def _ds_descriptor(q: torch.Tensor, n_keys: int, keys: int, rows: int) -> TensorDescriptor:
-    """Room for ds^T, (batch * heads, n_keys, n), its rows padded to 16 bytes."""
+def fill_dk_dv(q, k, v, do, stored, lse, delta, dk, dv, rule: Rule, tile: Tile) -> None:
+    """dk and dv, and ds^T if there is room for it."""
+    batch, heads, n, d = q.shape
+    kv_heads, n_keys = k.shape[1], k.shape[2]
+    rows, keys, warps, stages, overlapped = tile
+    if overlapped:
+        from . import attention_backward_async as overlapping
+
+        ds = None if stored is None else ds_tiles(stored, n, overlapping.OWN.value, rows)
+        overlapping.launch_dk_dv(q, k, v, do, ds, lse, delta, dk, dv, rule, rows, stages)
+        return
+    ds = None if stored is None else ds_tiles(stored, n, keys, rows)
+    tiles = triton.cdiv(n_keys, keys)
+    dk_dv_kernel[(tiles * batch * kv_heads,)](
+        described(q, rows), described(k, keys), described(v, keys), described(do, rows), ds, lse, delta, dk, dv,
+        log2_scale(rule.scale), rule.scale, kv_heads, heads // kv_heads, n, n_keys, tiles, batch * kv_heads,
+        HEAD=d, ROWS=rows, KEYS=keys, CAUSAL=rule.causal, STORE=stored is not None, GROUP=HEADS_TOGETHER,
+        num_warps=warps, num_stages=stages, enable_fp_fusion=True,
+    )  # fmt: skip
+
+
+def fill_dq(q, k, v, do, lse, delta, dq, rule: Rule, tile: Tile) -> None:
+    """dq, with ds computed again."""
+    batch, heads, n, d = q.shape
+    rows, keys, warps, stages, overlapped = tile
+    if overlapped:
+        from . import attention_backward_async as overlapping
+
+        overlapping.launch_dq(q, k, v, do, lse, delta, dq, rule, keys, stages)
+        return
+    tiles = triton.cdiv(n, rows)
+    dq_kernel[(tiles * batch * heads,)](
+        described(q, rows), described(k, keys), described(v, keys), described(do, rows), lse, delta, dq,
+        log2_scale(rule.scale), rule.scale, heads, heads // k.shape[1], n, k.shape[2], tiles, batch * heads,
+        HEAD=d, ROWS=rows, KEYS=keys, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER,
+        num_warps=warps, num_stages=stages, enable_fp_fusion=True,
+    )  # fmt: skip
+
+
+def fill_dq_from(stored, k, dq, rule: Rule, tile: Tile) -> None:
+    """dq from stored ds^T."""
+    batch, heads, n, d = dq.shape
+    tiles = triton.cdiv(n, tile.rows)
+    dq_from_ds_kernel[(tiles * batch * heads,)](
+        ds_tiles(stored, n, tile.keys, tile.rows), described(k, tile.keys), dq, rule.scale, heads,
+        heads // k.shape[1], n, k.shape[2], tiles, batch * heads,
+        HEAD=d, ROWS=tile.rows, KEYS=tile.keys, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER,
+        num_warps=tile.warps, num_stages=tile.stages, enable_fp_fusion=True,
+    )  # fmt: skip
+
+
+def room_for_ds(q: torch.Tensor, n_keys: int) -> torch.Tensor:
+    """Uninitialised (batch * heads, n_keys, n), its rows padded to 16 bytes."""
     batch, heads, n, _ = q.shape
-    padded = triton.cdiv(n, 8) * 8
-    room = torch.empty((batch * heads, n_keys, padded), dtype=q.dtype, device=q.device)
-    return TensorDescriptor(room, [batch * heads, n_keys, n], [n_keys * padded, padded, 1], [1, keys, rows])
+    return torch.empty((batch * heads, n_keys, triton.cdiv(n, 8) * 8), dtype=q.dtype, device=q.device)
+
+
+def ds_tiles(stored: torch.Tensor, n: int, keys: int, rows: int) -> TensorDescriptor:
+    """`room_for_ds` for the copy engine, without its padding."""
+    return TensorDescriptor(stored, [*stored.shape[:2], n], list(stored.stride()), [1, keys, rows])

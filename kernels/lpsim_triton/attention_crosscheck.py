@@ -10,6 +10,8 @@ the forward pass is seen again behind it.
 """
 
 import json
+import multiprocessing
+import os
 import sys
 from collections.abc import Iterator
 from itertools import product
@@ -34,7 +36,9 @@ REMEDIES = {
     "rounded-l": Remedy(l_from="rounded"),
 }
 INPUTS = ("normal", "sharp", "sink", "ties", "one-signed", "identical", "huge", "tiny", "subnormal")
-PER_FILE = 40
+TIED_AND_HUGE = "tied and huge"  # where the published dynamic maximum underflows every weight: NaN, on both sides
+NON_FINITE = "non-finite"
+PER_FILE = 64
 
 
 class Config(NamedTuple):
@@ -59,7 +63,7 @@ def configurations() -> list[Config]:
     remedied = [
         Config(dtype, d, causal, inputs, remedy, n=192, n_keys=192)
         for (remedy, inputs), (dtype, d, causal) in product(
-            product(list(REMEDIES)[1:], ("ties", "identical", "sharp", "one-signed", "huge")),
+            product(list(REMEDIES)[1:], ("ties", "identical", "sharp", "one-signed", "huge", TIED_AND_HUGE)),
             (("bf16", 64, True), ("fp16", 128, False)),
         )
     ]
@@ -74,7 +78,8 @@ def configurations() -> list[Config]:
         )
         if not causal or n == n_keys
     ]
-    return plain + remedied + tiles + lengths
+    special = [Config(dtype, d, False, NON_FINITE) for dtype, d in product(DTYPES, (64, 128))]
+    return plain + remedied + tiles + lengths + special
 
 
 def normals(seed: int, which: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -106,6 +111,11 @@ def inputs(index: int, config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarr
         k[:] = k[..., :1, :]
     elif kind == "huge":  # logits in the thousands
         q, k = 24.0 * q, 24.0 * k
+    elif kind == TIED_AND_HUGE:
+        q, k = 24.0 * np.abs(q), 24.0 * np.abs(k)
+        k[:] = k[..., :1, :]
+    elif kind == NON_FINITE:
+        q[..., 3, 5], k[..., 7, 1], v[..., 9, 2], do[..., 11, 3] = np.nan, np.inf, -np.inf, np.nan
     elif kind == "tiny":
         q, k = q * 2.0**-12, k * 2.0**-12
     elif kind == "subnormal":  # v in the subnormals of fp16; bf16 products with do near fp32's
@@ -121,19 +131,23 @@ def on_gpu(index: int, config: Config) -> dict[str, np.ndarray]:
     from . import attention_backward, attention_forward
 
     dtype = torch.bfloat16 if config.dtype == "bf16" else torch.float16
-    q, k, v, do = (
-        torch.from_numpy(x.view(np.int16)).view(dtype).cuda() for x in inputs(index, config)
-    )  # fmt: skip
+    q, k, v, do = (torch.from_numpy(x.view(np.int16)).view(dtype).cuda() for x in inputs(index, config))
     remedy = REMEDIES[config.remedy]
     rule = attention_forward.Rule(config.causal, config.d**-0.5, config.keys, remedy.maximum, remedy.l_from)
     o, o_wide, lse = attention_forward.forward(q, k, v, rule, wide_o=remedy.delta_from == "O32")
     kept = o if remedy.delta_from == "O" else o_wide
     dq, dk, dv, delta = attention_backward.backward(q, k, v, kept, lse, do, rule)
-    results = dict(zip(RESULTS, (o, lse, delta, dq, dk, dv), strict=True))
-    return {
-        name: (x.view(torch.int16) if x.dtype == dtype else x).cpu().numpy().view(np.uint16 if x.dtype == dtype else "f4")
-        for name, x in results.items()
-    }
+    results = {}
+    for name, x in zip(RESULTS, (o, lse, delta, dq, dk, dv), strict=True):
+        codes = x.dtype == dtype
+        results[name] = x.view(torch.int16).cpu().numpy().view(np.uint16) if codes else x.cpu().numpy()
+    return results
+
+
+def all_on_gpu() -> list[dict[str, np.ndarray]]:
+    """`on_gpu` of every configuration. In several processes: compiling the kernels is what takes time."""
+    with multiprocessing.get_context("spawn").Pool(min(os.cpu_count() or 1, 16)) as pool:
+        return pool.starmap(on_gpu, enumerate(configurations()), chunksize=3)
 
 
 def emulated(index: int, config: Config) -> dict[str, np.ndarray]:
@@ -142,13 +156,11 @@ def emulated(index: int, config: Config) -> dict[str, np.ndarray]:
 
     q, k, v, do = inputs(index, config)
     remedy = REMEDIES[config.remedy]
-    recipe = recipes.with_switch("triton", maximum=remedy.maximum, l_from=remedy.l_from)
+    kept = "O" if remedy.delta_from == "O" else "fp32"
+    recipe = recipes.with_switch("triton", maximum=remedy.maximum, l_from=remedy.l_from, kept=kept)
     block = (64, config.keys)
     out = attention.forward(q, k, v, recipe=recipe, causal=config.causal, block=block)
-    o = out.o
-    if remedy.delta_from == "O32":
-        o = attention.forward(q, k, v, recipe=recipes.with_site(recipe, O="fp32"), causal=config.causal, block=block).o
-    back = attention.backward(q, k, v, o, out.lse, do, recipe=recipe, causal=config.causal, block=block)
+    back = attention.backward(q, k, v, out.kept, out.lse, do, recipe=recipe, causal=config.causal, block=block)
     results = dict(zip(RESULTS, (out.o, out.lse, back.delta, back.dq, back.dk, back.dv), strict=True))
     return {name: x.view(np.uint16) if x.dtype.itemsize == 2 else x for name, x in results.items()}
 
@@ -189,10 +201,10 @@ def run(folder: Path) -> None:
     """Every configuration on the GPU; results and versions into the folder, PER_FILE configurations a file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
-    configs = configurations()
-    for first in range(0, len(configs), PER_FILE):
-        indices = range(first, min(first + PER_FILE, len(configs)))
-        arrays = {f"{i}_{name}": x for i in indices for name, x in on_gpu(i, configs[i]).items()}
+    results = all_on_gpu()
+    for first in range(0, len(results), PER_FILE):
+        indices = range(first, min(first + PER_FILE, len(results)))
+        arrays = {f"{i}_{name}": x for i in indices for name, x in results[i].items()}
         np.savez_compressed(folder / f"outputs{first // PER_FILE}.npz", **arrays)  # pyright: ignore
 
 
@@ -234,8 +246,7 @@ def main(arguments: list[str]) -> int:
             made_by = json.loads((Path(folder) / "versions.json").read_text())
             report = compare(recorded(Path(folder)), made_by)
         case ["check", path]:
-            live = ((i, on_gpu(i, config)) for i, config in enumerate(configurations()))
-            report = compare(live, versions())
+            report = compare(iter(enumerate(all_on_gpu())), versions())
         case _:
             sys.stderr.write(f"{__doc__}\n")
             return 2

@@ -41,11 +41,17 @@ def tile_position(program, tiles, heads, GROUP: tl.constexpr, LONGEST_LAST: tl.c
 
 
 @triton.jit
+def rounded_product(x, y):
+    """RN(x * y) that stays a product: no compiler contracts it into an fma with what it is added to."""
+    return tl.inline_asm_elementwise("mul.rn.f32 $0, $1, $2;", "=f,f,f", [x, y], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def displaced(r, beta, GUARD: tl.constexpr):
     """What is subtracted in place of a tied maximum r: beta r above zero, 0 below. GUARD: r plus that rule's shift
     modulo 1, which is a factor of two, so that no weight underflows; none where the shift has no fraction."""
     if GUARD:
-        shift = tl.where(r > 0, r * (beta - 1), -r)
+        shift = tl.where(r > 0, rounded_product(r, beta - 1), -r)
         return tl.where(shift < 8388608.0, r + (shift - tl.floor(shift)), r)
     return tl.where(r > 0, r * beta, tl.where(r < 0, 0.0, r))
 
@@ -53,7 +59,7 @@ def displaced(r, beta, GUARD: tl.constexpr):
 @triton.jit
 def tile_maximum(s, scale, beta, tolerance, DYNAMIC: tl.constexpr, GUARD: tl.constexpr):
     """RN(rowmax * scale), or what the dynamic maximum puts in its place: lpsim.attention.softmax.tile_maximum."""
-    r = tl.max(s, 1) * scale
+    r = rounded_product(tl.max(s, 1), scale)
     if DYNAMIC:
         # Nearness is -x <= tolerance. A masked score gives -inf, a masked row NaN: neither is near.
         near = tl.fma(s, scale, -r[:, None]) >= -tolerance
@@ -133,6 +139,7 @@ class Tuning(NamedTuple):
     rows: int  #: query rows of a tile, at least 16 a warp: else the warps split the keys, and the row sum's order
     warps: int
     stages: int
+    overlapped: bool = False  #: attention_forward_async, with `stages` buffers; rows and warps are its own then
 
 
 class Rule(NamedTuple):
@@ -179,10 +186,15 @@ def forward(
     """
     batch, heads, n, d = q.shape
     kv_heads, n_keys = k.shape[1], k.shape[2]
-    rows, warps, stages = tuning or default_tuning(d, rule.causal, rule.keys)
+    rows, warps, stages, overlapped = tuning or default_tuning(d, rule.causal, rule.keys)
     o = torch.empty((batch, heads, n, d), dtype=q.dtype, device=q.device)
     o_wide = torch.empty(o.shape if wide_o else (0,), dtype=torch.float32, device=q.device)
     lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
+    if overlapped:
+        from . import attention_forward_async  # which imports from here
+
+        attention_forward_async.launch(q, k, v, o, o_wide, lse, rule, wide_o, stages)
+        return o, o_wide, lse
     tiles = triton.cdiv(n, rows)
     beta, tolerance, guard = rule.maximum.beta, rule.maximum.tolerance, rule.maximum.guard
     forward_kernel[(tiles * batch * heads,)](

@@ -134,7 +134,9 @@ def _forward(
 
     capability = torch.cuda.get_device_capability(q.device)
     if capability != (9, 0):
-        raise NotImplementedError(f"the kernels are for compute capability 9.0 (H100, H200); this GPU has {capability}.")
+        raise NotImplementedError(
+            f"the kernels are for compute capability 9.0 (H100, H200); this GPU has {capability}."
+        )
     rule = _rule(causal, scale, keys, beta, tolerance, guard, l_from)
     with torch.cuda.device(q.device):
         return attention_forward.forward(q, k, v, rule, wide_o=wide_o)
