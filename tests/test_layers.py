@@ -37,6 +37,7 @@ ROWS = [
         "lpsim.arrays",
         "lpsim.operands",
         "lpsim.rational",
+        "lpsim.blocks",
         "lpsim.compare",
         "lpsim.twostep",
         "lpsim.probability",
