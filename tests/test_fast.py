@@ -4,14 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
-from lpsim import arrays, fills
+from lpsim import arrays, fast_fills, fills
 from lpsim.core import loops
-from lpsim.formats import FORMATS, container_bits, fits, lookup
-from lpsim.policies import NANS, OVERFLOWS, stochastic
+from lpsim.formats import FORMATS, container_bits, fits, ieee, lookup
+from lpsim.policies import NANS, OVERFLOWS, ROUNDINGS, VARIANTS, stochastic
 from lpsim.target import Target
 
-FP32, FP64 = FORMATS["fp32"], FORMATS["fp64"]
+FP32, FP64, BF16 = FORMATS["fp32"], FORMATS["fp64"], FORMATS["bf16"]
 NAMES = [name for name in FORMATS if name != "fp64"]
 NAMES += ["binary8p3se", "binary8p4sf", "binary15p8se", "binary6p2se", "binary5p1se", "binary8p4ue"]
 POLICIES = list(itertools.product(OVERFLOWS, NANS))
@@ -66,24 +67,41 @@ def same(found: np.ndarray | None, wanted: np.ndarray) -> bool:
     return found is not None and found.tobytes() == wanted.tobytes()
 
 
+def check_casts(fmt, x, source, **rules) -> None:
+    """encode and rounded of x under one policy are what the plain loop says, bit for bit."""
+    target = Target(fmt, rules)
+    wanted = plain(loops.encode, target, [x], source)
+    found = run(fills.encode(target, source), [x], f"uint{container_bits(fmt)}")
+    assert (found is None) == (wanted[0] == -1)
+    if found is None:
+        return
+    assert np.array_equal(found, wanted), (rules, x[found != wanted][:3], found[found != wanted][:3])
+    dtype = x.dtype if fits(fmt, source) else np.float64
+    assert same(run(fills.rounded(target, source), [x], dtype), values_of(wanted, fmt, dtype)), rules
+
+
+def both_widths(narrow: np.ndarray) -> list:
+    """(array, format): the float32 themselves, and some of them as float64 with their upper neighbours."""
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        wide = narrow.astype(np.float64)
+    return [(narrow, FP32), (np.concatenate([wide[::4], np.nextafter(wide, np.inf)[::4]]), FP64)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_casts(name):
     fmt = lookup(name)
-    narrow = sources(fmt)
-    with np.errstate(invalid="ignore"):  # signalling NaN
-        wide = narrow.astype(np.float64)
-    wide = np.concatenate([wide[::4], np.nextafter(wide, np.inf)[::4]])
     for overflow, nan in POLICIES:
-        target = Target(fmt, {"overflow": overflow, "nan": nan})
-        for x, source in ((narrow, FP32), (wide, FP64)):
-            wanted = plain(loops.encode, target, [x], source)
-            found = run(fills.encode(target, source), [x], f"uint{container_bits(fmt)}")
-            assert (found is None) == (wanted[0] == -1)
-            if found is None:
-                continue
-            assert np.array_equal(found, wanted), (overflow, nan, x[found != wanted][:3])
-            dtype = x.dtype if fits(fmt, source) else np.float64
-            assert same(run(fills.rounded(target, source), [x], dtype), values_of(wanted, fmt, dtype)), (overflow, nan)
+        for x, source in both_widths(sources(fmt)):
+            check_casts(fmt, x, source, overflow=overflow, nan=nan)
+
+
+@pytest.mark.parametrize("rounding", [mode for mode in ROUNDINGS if mode != "rne"])
+@pytest.mark.parametrize("name", NAMES)
+def test_directed_casts(name, rounding):
+    fmt = lookup(name)
+    for overflow, nan in POLICIES:
+        for x, source in both_widths(sources(fmt, 3000)[:: 3 if nan == "canonical" else 17]):
+            check_casts(fmt, x, source, rounding=rounding, overflow=overflow, nan=nan)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -103,26 +121,72 @@ def test_operations(name, operation):
         assert same(found, wanted), (overflow, nan)
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", ["bf16", "ieee14"])
+def test_operations_on_the_grid(name, operation):
+    """Operands of bf16 (and a narrower format): as float32, as bfloat16, and with one block off the grid."""
+    fmt = BF16 if name == "bf16" else ieee(14, 6)
+    rng = np.random.default_rng(4)
+    codes = [rng.integers(0, 1 << 16, 9000).astype(np.uint16) >> (16 - fmt.bits) for _ in range(OPERATIONS[operation])]
+    codes[0][100:2000] = codes[-1][100:2000] ^ (codes[0][100:2000] & np.uint16(0x81FF >> (16 - fmt.bits)))  # cancel
+    operands = [(c.astype(np.uint32) << np.uint32(32 - fmt.bits)).view(np.float32) for c in codes]
+    for step in (0, 1):
+        operands[0].view(np.uint32)[5000] += np.uint32(step)  # off the grid, in the third block
+        target, loop = Target(fmt, {"nan": "ones" if step else "canonical"}), getattr(loops, operation)
+        wanted = values_of(plain(loop, target, operands), fmt, np.float32)
+        fill = fills.operation(target, loop, [FP32] * len(operands))
+        assert same(run(fill, operands, np.float32), wanted), step
+        if fmt == BF16 and not step:
+            narrow = [(x.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(bfloat16) for x in operands]
+            found = run(fills.operation(target, loop, [BF16] * len(operands)), narrow, bfloat16)
+            assert same(found, wanted.astype(bfloat16)), "bfloat16"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_decode(name):
+    """Every code (above 16 bits: some) to float32 and to float64."""
+    fmt = lookup(name)
+    codes = np.arange(0, 1 << fmt.bits, 1 + (1 << fmt.bits >> 17), np.uint64)
+    codes = (codes << np.uint64(fmt.pad)).astype(f"uint{container_bits(fmt)}")
+    for dtype in (np.float32, np.float64):
+        if fits(fmt, FP64 if dtype == np.float64 else FP32):
+            wanted = values_of(codes.astype(np.int64), fmt, dtype)
+            assert same(run(fills.decode(fmt), [codes], dtype), wanted), dtype
+
+
+@pytest.mark.parametrize("overflow", OVERFLOWS)
 @pytest.mark.parametrize("bits", [1, 7, 15, 16, 17, 24, 32])
-@pytest.mark.parametrize("name", ["bf16", "tf32"])
-def test_stochastic(name, bits):
-    x = sources(lookup(name), 3000)
-    noise = stochastic(bits=bits, seed=-3, stream=2**32 - 1, step=5, offset=2**40 + 3)
-    for overflow, nan in POLICIES:
-        target = Target(name, {"rounding": noise, "overflow": overflow, "nan": nan})
-        wanted = plain(loops.encode, target, [x], FP32)
-        found = run(fills.encode(target, FP32), [x], f"uint{container_bits(target.fmt)}")
-        assert found is not None
-        assert np.array_equal(found, wanted), (overflow, nan)
+@pytest.mark.parametrize("name", ["bf16", "tf32", "fp16", "e4m3fn", "e5m2", "e4m3fnuz", "binary8p3se", "e2m1"])
+def test_stochastic(name, bits, overflow):
+    """Keyed words and words given, all variants; given words are near the border where a cast grows or not."""
+    fmt = lookup(name)
+    x, nan = sources(fmt, 1500)[::2], "nvidia"
+    words = np.random.default_rng(bits).integers(-3, 3, x.size) % (1 << bits)
+    for variant in VARIANTS:
+        keyed = stochastic(bits=bits, seed=-3, stream=2**32 - 1, step=5, offset=2**40 + 3, variant=variant)
+        for noise in (keyed, stochastic(bits=bits, words=words, variant=variant)):
+            check_casts(fmt, x, FP32, rounding=noise, overflow=overflow, nan=nan)
+
+
+def test_stochastic_from_binary64():
+    """The discarded part has up to 45 bits; words that decide by its last one."""
+    rng = np.random.default_rng(5)
+    word = rng.integers(0, 1 << 32, 20_000)
+    nu = (1 << 32) - word + rng.integers(-1, 2, word.size)  # in 2^-32 ulp: one below, at, and one above the border
+    x = (1.0 + (rng.integers(0, 8, word.size) + nu * 2.0**-32) * 2.0**-3) * rng.choice([1.0, -1.0, 2.0**-9], word.size)
+    for variant in VARIANTS:
+        noise = stochastic(bits=32, words=word, variant=variant)
+        check_casts(lookup("e4m3fn"), x, FP64, rounding=noise)
 
 
 def test_fast_paths_are_taken():
     """A test of equality would pass if nothing were fast."""
     for name in ("bf16", "fp16", "tf32", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "binary8p3se"):
-        assert fills._quick_encode(Target(name, {}), FP32) is not None, name
-        assert fills._quick_round(Target(name, {}), FP32) is not None, name
-    assert fills._quick_encode(Target("bf16", {"rounding": stochastic(bits=16, seed=0, stream=0)}), FP32) is not None
-    assert fills._quick_encode(Target("bf16", {"rounding": "rtz"}), FP32) is None
+        for rounding in (*ROUNDINGS, stochastic(bits=8, seed=0, stream=0, variant="C")):
+            assert fast_fills.encode(Target(name, {"rounding": rounding}), FP32) is not None, (name, rounding)
+        assert fast_fills.rounded(Target(name, {}), FP32) is not None, name
+        assert fast_fills.operation(Target(name, {}), loops.add, [FP32, FP32]) is not None, name
+    assert fast_fills.encode(Target("bf16", {"subnormals": "flush"}), FP32) is None
 
 
 def test_pieces_and_threads_do_not_matter():
