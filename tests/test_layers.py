@@ -45,7 +45,7 @@ ROWS = [
         "lpsim.spell",
         "lpsim.explain",
     ],
-    ["lpsim.sums", "lpsim.orders", "lpsim.dots", "lpsim.tile*", "lpsim.digest"],
+    ["lpsim.sums", "lpsim.reductions", "lpsim.reachable", "lpsim.orders", "lpsim.dots", "lpsim.tile*", "lpsim.digest"],
     ["lpsim.instructions"],  # Machine: rows and the functions above, by instruction name
     ["lpsim.attention", "lpsim.attention.*"],
     ["lpsim.training", "lpsim.training.*"],
