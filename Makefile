@@ -12,12 +12,13 @@ SETUP = PYTHON="$(PYTHON)" TORCH="$(TORCH)" sh scripts/setup_venv.sh
 IN_VENV = .venv/bin/python -m
 PYTEST = $(IN_VENV) pytest -n $(WORKERS) --maxprocesses=4 --dist=worksteal --durations=5
 
-.PHONY: help demo test test-torch test-exhaustive lint format clean
+.PHONY: help demo test test-digests test-torch test-exhaustive lint format clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo        set up and run the demonstration"
 	@echo "make test        set up and run all tests that need no torch"
+	@echo "make test-digests  every cast over all 2^32 inputs against recordings of an H200: minutes"
 	@echo "make test-torch  set up and run the tests that need torch"
 	@echo "make test-exhaustive  walk whole input spaces: the slowest tests"
 	@echo "make lint        ruff and pyright"
@@ -30,7 +31,11 @@ demo:
 
 test:
 	@$(SETUP) plot test
-	$(PYTEST) -m "not torch and not gpu and not exhaustive" $(PYTEST_ARGS)
+	$(PYTEST) -m "not torch and not gpu and not exhaustive and not sweep" $(PYTEST_ARGS)
+
+test-digests:
+	@$(SETUP) plot test
+	$(PYTEST) -m sweep $(PYTEST_ARGS)
 
 test-torch:
 	@$(SETUP) torch plot test

@@ -9,22 +9,23 @@ A single differing bit changes the digest; equal digests of all chunks mean that
 import functools
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
+from . import fills
 from ._jit import PACKAGE, njit
-from .core.bits import where
-from .core.codec import FP32, NAN, unpack
-from .core.intrinsics import bits_to_f32, f32_to_bits
-from .core.rounding import round_to
+from .core.codec import FP32
+from .core.intrinsics import bits_to_f32, f32_to_bits, select
 from .core.special import ARRAYS
 from .formats import FORMATS, container_bits
-from .policies import policy
+from .policies import Rules
+from .presets import torch_e8m0
+from .target import Target
 from .threads import parallel_for
 
 CHUNKS, CHUNK_BITS = 256, 24
-BLOCK = 1 << 14  # inputs at a time: x, y and the weights together stay in the second-level cache
+BLOCK = 1 << 15  # inputs at a time: x, y and the weights together stay in the second-level cache
 PIECES = 64  # parts of a chunk that the threads share
 u64 = np.uint64
 GOLDEN, FACTOR1, FACTOR2 = u64(0x9E3779B97F4A7C15), u64(0xBF58476D1CE4E5B9), u64(0x94D049BB133111EB)
@@ -41,47 +42,46 @@ class Operation(NamedTuple):
     dtype: Any
 
 
-class NanCode(NamedTuple):
-    """What a cast makes of NaN where no policy says it: fill | ((bits of the float32 >> shift) & mask)."""
-
-    fill: int
-    shift: int
-    mask: int
-
-
-BY_POLICY = NanCode(0, 0, 0)
-ALL_ONES_SIGNED = NanCode(0x7F, 24, 0x80)
-TRUNCATED = NanCode(0, 0, 0xFFFFE000)  # a NaN with a payload in the low 13 bits only becomes infinity
-
-
 @njit
-def _cast(x, out, fmt, policy, nan):
-    """out[i] = code of x[i] in fmt, as `round_to` gives it; x float32 (n,), out unsigned (n,)."""
-    for i in range(len(x)):
-        bits = np.int64(f32_to_bits(x[i]))
-        number = unpack(bits, FP32)
-        code = round_to(number.kind, number.sign, number.exp, number.sig, fmt, policy, 0).code
-        patched = (number.kind == NAN) & ((nan.fill | nan.mask) > 0)
-        out[i] = where(patched, nan.fill | ((bits >> nan.shift) & nan.mask), code)
+def _keep_nans(x, out, kept):
+    """Where x[i] is NaN, out[i] = its own bits under the mask `kept`; x float32 (n,), out uint32 (n,)."""
+    for i in range(u64(x.size)):
+        bits = f32_to_bits(x[i])
+        is_nan = np.uint32(bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        out[i] = select(is_nan, np.uint32(bits & np.uint32(kept)), np.uint32(out[i]))
 
 
-def cast(name: str, *names: str, nan: NanCode = BY_POLICY) -> Operation:
-    """The cast to a format of the registry under policies named as for `policies.policy`."""
-    fmt, how = FORMATS[name], policy(*names)
-    return Operation(lambda x, out: _cast(x, out, fmt, how, nan), np.dtype(f"u{container_bits(fmt) // 8}"))
+def cast(name: str, kept_nans: int = 0, **rules: Unpack[Rules]) -> Operation:
+    """`lp.encode` from float32 to a format of the registry. kept_nans: if not 0, a NaN is its own bits under it."""
+    fill = fills.encode(Target(name, rules), FP32)
+
+    def loop(x, out):
+        fill.run([x], out, 0)
+        if kept_nans:
+            _keep_nans(x, out, kept_nans)
+
+    return Operation(loop, np.dtype(f"u{container_bits(FORMATS[name]) // 8}"))
+
+
+def _torch_e8m0(x: np.ndarray, out: np.ndarray) -> None:
+    out[...] = torch_e8m0(x)
 
 
 #: recorded name -> how lpsim computes it
 PLAN: dict[str, Operation] = {
-    "ptx:cvt.rn.bf16.f32": cast("bf16", "rne", "ieee", "nvidia"),
-    "ptx:cvt.rz.bf16.f32": cast("bf16", "rtz", "ieee", "nvidia"),
-    "ptx:cvt.rn.f16.f32": cast("fp16", "rne", "ieee", "nvidia"),
-    "ptx:cvt.rz.f16.f32": cast("fp16", "rtz", "ieee", "nvidia"),
-    "ptx:cvt.rn.satfinite.e4m3x2.f32": cast("e4m3fn", "rne", "satfinite", "nvidia"),
-    "ptx:cvt.rn.satfinite.e5m2x2.f32": cast("e5m2", "rne", "satfinite", "nvidia"),
-    "ptx:cvt.rna.tf32.f32": cast("tf32", "rna", nan=TRUNCATED),
-    "torch:e4m3fn": cast("e4m3fn"),
-    "torch:e5m2": cast("e5m2", nan=ALL_ONES_SIGNED),
+    "ptx:cvt.rn.bf16.f32": cast("bf16", nan="nvidia"),
+    "ptx:cvt.rz.bf16.f32": cast("bf16", rounding="rtz", nan="nvidia"),
+    "ptx:cvt.rn.f16.f32": cast("fp16", nan="nvidia"),
+    "ptx:cvt.rz.f16.f32": cast("fp16", rounding="rtz", nan="nvidia"),
+    "ptx:cvt.rn.satfinite.e4m3x2.f32": cast("e4m3fn", overflow="satfinite", nan="nvidia"),
+    "ptx:cvt.rn.satfinite.e5m2x2.f32": cast("e5m2", overflow="satfinite", nan="nvidia"),
+    # a NaN with a payload in the low 13 bits only becomes infinity
+    "ptx:cvt.rna.tf32.f32": cast("tf32", kept_nans=0xFFFFE000, rounding="rna"),
+    "torch:e4m3fn": cast("e4m3fn", nan="ones"),
+    "torch:e5m2": cast("e5m2", nan="ones"),
+    "torch:e4m3fnuz": cast("e4m3fnuz"),
+    "torch:e5m2fnuz": cast("e5m2fnuz"),
+    "torch:e8m0fnu": Operation(_torch_e8m0, np.dtype("u1")),
 }
 PLAN |= {  # casts that are one of these instructions
     name: PLAN[f"ptx:cvt.{instruction}.f32"]
@@ -114,7 +114,7 @@ def recorded() -> dict[str, np.ndarray]:
 @njit
 def fill_weights(first, out):
     """out[i] = splitmix64(first + i) | 1; out uint64 (n,). Source: Steele, Lea and Flood, OOPSLA 2014."""
-    for i in range(len(out)):
+    for i in range(u64(out.size)):
         x = u64(first) + u64(i) + GOLDEN
         x = (x ^ (x >> SHIFT1)) * FACTOR1
         x = (x ^ (x >> SHIFT2)) * FACTOR2
@@ -124,15 +124,15 @@ def fill_weights(first, out):
 @njit
 def fill_inputs(first, out):
     """out[i] = the float32 with bit pattern first + i; out float32 (n,)."""
-    for i in range(len(out)):
-        out[i] = bits_to_f32(u64(first) + u64(i))
+    for i in range(u64(out.size)):
+        out[i] = bits_to_f32(np.uint32(first) + np.uint32(i))
 
 
 @njit
 def weighted_sum(y, weights):
     """Sum of (y + 1) * weight modulo 2^64; y unsigned (n,), weights uint64 (n,)."""
     total = u64(0)
-    for i in range(len(y)):
+    for i in range(u64(y.size)):
         total += (u64(y[i]) + ONE) * weights[i]
     return total
 
