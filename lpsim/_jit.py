@@ -120,6 +120,7 @@ def njit(function):
 
 
 def _cached(dispatcher):
-    if cache_directory() is not None:
+    source = dispatcher.py_func.__code__.co_filename
+    if cache_directory() is not None and os.path.exists(source):  # typed into a prompt: no file to stamp it with
         dispatcher._cache = _PackageCache(dispatcher.py_func)  # pyright: ignore[reportAttributeAccessIssue]
     return dispatcher

@@ -107,7 +107,8 @@ def test_wide_sums_are_covered_only_where_they_fit():
     assert tiles.covers(BF16._replace(lanes=32))
 
 
-@pytest.mark.parametrize("layout", ["C", "F", "strided"])
+# Each layout compiles the whole dot once more: the last two are for `make test-exhaustive`.
+@pytest.mark.parametrize("layout", ["C", *(pytest.param(x, marks=pytest.mark.exhaustive) for x in ("F", "strided"))])
 def test_layout_of_the_accumulator(layout):
     rng = np.random.default_rng(4)
     a, b = bf16(rng.standard_normal((9, 32))), bf16(rng.standard_normal((32, 33)))
