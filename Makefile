@@ -20,7 +20,7 @@ help:
 	@echo "make test        set up and run all tests that need no torch"
 	@echo "make test-digests  every cast over all 2^32 inputs against recordings of an H200: minutes"
 	@echo "make test-torch  set up and run the tests that need torch"
-	@echo "make test-exhaustive  walk whole input spaces: the slowest tests"
+	@echo "make test-exhaustive  walk whole input spaces: the slowest tests; writes docs/exhaustive.md"
 	@echo "make lint        ruff and pyright"
 	@echo "make format      rewrite the sources as ruff formats them"
 	@echo "make clean       remove .venv"
@@ -43,7 +43,8 @@ test-torch:
 
 test-exhaustive:
 	@$(SETUP) plot test
-	$(PYTEST) -m "exhaustive and not torch and not gpu" $(PYTEST_ARGS)
+	$(PYTEST) -m "exhaustive and not torch and not gpu" --junitxml=.pytest_cache/exhaustive.xml $(PYTEST_ARGS)
+	.venv/bin/python scripts/exhaustive_report.py .pytest_cache/exhaustive.xml > docs/exhaustive.md
 
 lint:
 	@$(SETUP) plot test dev
