@@ -43,9 +43,9 @@ ROWS = [
         "lpsim.scalar",
         "lpsim.trace",
         "lpsim.spell",
-        "lpsim.explain",
     ],
     ["lpsim.sums", "lpsim.reductions", "lpsim.reachable", "lpsim.orders", "lpsim.dots", "lpsim.tile*", "lpsim.digest"],
+    ["lpsim.explain", "lpsim.explain.*"],
     ["lpsim.instructions"],  # Machine: rows and the functions above, by instruction name
     ["lpsim.attention", "lpsim.attention.*"],
     ["lpsim.training", "lpsim.training.*"],

@@ -1,13 +1,9 @@
-"""Why a result is what it is: operands, alignment, kept | guard sticky, neighbours, rule, signed error.
-
-    print(lp.explain.add(-2.40625, -2.296875, "bf16"))
-    lp.explain.encode(449, "e4m3fn")            # in a notebook: a table
+"""One rounding unfolded: operands, alignment, kept | guard sticky, neighbours, rule, signed error.
 
 The decision shown is the core's own step (core.rounding.Rounded); the exact result beside it is a Fraction,
 computed apart from it.
 """
 
-import html
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,39 +11,25 @@ from typing import Unpack
 
 import numpy as np
 
-from . import border, exact, spell
-from .core import arith
-from .core.codec import FINITE, FP64, NAN, Number, pack_f64, unpack, unpack_f64
-from .core.rounding import Rounded, round_to
-from .formats import Format, fmt_name, lookup
-from .policies import Policy, Rules, Stochastic, policy
+from .. import border, exact, spell
+from ..core import arith
+from ..core.codec import FINITE, FP64, NAN, Number, pack_f64, unpack, unpack_f64
+from ..core.rounding import Rounded, round_to
+from ..formats import Format, fmt_name, lookup
+from ..policies import Policy, Rules, Stochastic, policy
+from .table import Table
 
 ROOT_BITS = 240  # of a square root, for an error that is itself rounded far below what is printed
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """One rounding, unfolded. str() is a table of text, a notebook shows it as HTML."""
+class Explanation(Table):
+    """One rounding, unfolded."""
 
-    title: str
-    rows: tuple[tuple[str, str], ...]
     step: Rounded
     code: int
     value: float
     error: Fraction | None  #: rounded minus exact; None where either is not finite
-
-    def __str__(self) -> str:
-        width = max(len(label) for label, _ in self.rows)
-        body = "\n".join(f"  {label:<{width}}  {text}" for label, text in self.rows)
-        return f"{self.title}\n{body}"
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'><code>{html.escape(text)}</code></td></tr>"
-            for label, text in self.rows
-        )
-        return f"<table><caption>{html.escape(self.title)}</caption>{cells}</table>"
 
 
 def encode(x, fmt, **rules: Unpack[Rules]) -> Explanation:
@@ -113,6 +95,15 @@ def fma(a: float, b: float, c: float, fmt, **rules: Unpack[Rules]) -> Explanatio
     return _operation("fma", arith.fma, lambda x, y, z: x * y + z, (a, b, c), fmt, rules)
 
 
+def cast(a: float, fmt, **rules: Unpack[Rules]) -> Explanation:
+    """A partial sum on its way to fmt; unlike `encode`, it is flushed where it is subnormal in fmt."""
+
+    def core(n, fmt, rule, word):
+        return round_to(*arith.flush(n, fmt, rule), fmt, rule, word)
+
+    return _operation("cast", core, lambda x: x, (a,), fmt, rules)
+
+
 def _target(fmt, rules: Rules) -> tuple[Format, Policy, int]:
     """The format, the policy, and the random integer of element 0 (or the one given)."""
     row = _code_format(fmt, "fmt")
@@ -123,7 +114,7 @@ def _target(fmt, rules: Rules) -> tuple[Format, Policy, int]:
         if noise.words.size != 1:
             raise ValueError(f"one rounding takes one word, got {noise.words.size}.")
         return row, policy(**rules), int(noise.words.reshape(-1)[0])
-    from .core.philox import random_word
+    from ..core.philox import random_word
 
     seed = np.uint64(noise.seed or 0)  # never None here: lp.stochastic asks for seed or words
     word = random_word(np.uint64(noise.offset), seed, noise.stream, noise.step, noise.bits)
