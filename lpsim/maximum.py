@@ -35,6 +35,9 @@ def dynamic(beta: float = 2.0, tolerance: float = 1e-3, *, guard: bool = False, 
     above 1/2 where they were 1; so the row is exact for all finite scores.
     scope: "tile" counts ties in each key tile, as published; "row" over all tiles seen so far.
     """
+    for name, value in (("beta", beta), ("tolerance", tolerance)):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name}={value!r} must be a number.")
     if not 1.0 < beta <= 64.0:
         raise ValueError(f"beta={beta!r} must be above 1 and at most 64 (the paper recommends 2 to 8).")
     if not 0.0 <= tolerance < 1.0:

@@ -161,6 +161,8 @@ def with_site(given, **sites) -> Recipe:
             raise unknown("site", name, ALL_SITES)
         if name in NOT_IN.get(base.arithmetic, ()):
             raise ValueError(f"recipe {base.name!r} has no site {name}: its {base.arithmetic} arithmetic fuses it.")
+        if site is not None and not isinstance(site, str | Site):
+            raise TypeError(f"{name}={site!r} must be a format's name, a Site, or None.")
         sites[name] = Site(site) if isinstance(site, str) else site
         if sites[name] is not None:
             _check_rounding(name, sites[name].rounding)

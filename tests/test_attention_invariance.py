@@ -129,3 +129,16 @@ def test_a_nan_in_k(recipe):
     o = lp.attention.forward(q, k, v, recipe=recipe, causal=True, block=(8, 8)).o.astype(float)
     assert np.isnan(o[5:]).all()
     assert (o[:5] == clean[:5]).all()
+
+
+def test_the_result_is_five_fields():
+    q, k, v = (normal(16, 16, seed=s) for s in (21, 22, 23))
+    o, m, l, lse, base = lp.attention.forward(q, k, v)
+    assert (o.shape, m.shape, l.shape, lse.shape, base) == ((16, 16), (16,), (16,), (16,), 2.0)
+
+
+def test_an_unknown_machine_is_refused_in_every_recipe():
+    q = normal(16, 16)
+    for recipe in ("triton", "paper", "exact"):
+        with pytest.raises(ValueError, match=r"machine='h20' is not known. Did you mean 'h200'"):
+            lp.attention.forward(q, q, q, recipe=recipe, machine="h20")

@@ -4,22 +4,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import border, recipes
+from .. import border, instructions, recipes
 from . import exact, inputs, kept, on_machine, on_nearest, visible
 from .sites import stored
 
 STATES = {"machine": on_machine.State, "nearest": on_nearest.State}
 
 
-class Forward(NamedTuple):
-    """Output (..., n, d) and the softmax statistics (..., n) in the recipe's own base."""
-
+class _Fields(NamedTuple):
     o: np.ndarray
     m: np.ndarray
     l: np.ndarray
     lse: np.ndarray
     base: float
-    kept: np.ndarray  #: what `backward` is to be given as o: o itself unless the recipe says otherwise
+
+
+class Forward(_Fields):
+    """Output o (..., n, d), the softmax statistics m, l, lse (..., n), and their base: five fields.
+
+    kept, beside them: what `backward` is to be given as o; o itself unless the recipe keeps more of it.
+    """
+
+    kept: np.ndarray
 
 
 def forward(
@@ -43,6 +49,7 @@ def forward(
     Raises TypeError and ValueError for arguments that do not fit, NotModelled for formats without a model.
     """
     rules = recipes.recipe(recipe)
+    instructions.machine(machine)  # an unknown name is refused, also where a recipe uses no machine's rows
     seen = visible.Options(window, mask, bias)
     call = inputs.prepare(q, k, v, rules, causal, scale, block, fmt, seen, scales)
     shape = (*call.batch, call.q.codes.shape[1])
@@ -66,4 +73,6 @@ def _result(call: inputs.Call, outputs: tuple, rows: tuple, shape: tuple, base: 
         border.to_torch(x) if call.torch else x
         for x in (outputs[0], *(np.ascontiguousarray(x).reshape(shape) for x in rows), outputs[1])
     )
-    return Forward(o, m, l, lse, base, saved)
+    result = Forward(o, m, l, lse, base)
+    result.kept = saved
+    return result
