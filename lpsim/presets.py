@@ -43,7 +43,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "nvidia": Preset(
         {"bf16": PTX, "fp16": PTX, **dict.fromkeys(("e4m3fn", "e5m2", "e3m2", "e2m3", "e2m1"), PTX_CLAMP)},
-        "PTX cvt.rn(.satfinite); all 2^32 inputs on an H200, the 6- and 4-bit formats from the PTX ISA only",
+        "PTX cvt.rn(.satfinite), recorded over all 2^32 inputs on an H200; 6 and 4 bits from the PTX ISA only",
         "measured",
     ),
     "torch": Preset(
@@ -60,7 +60,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "torch_old": Preset(
         {"bf16": PTX, "fp16": PTX, "e4m3fn": {"nan": "ones"}, "e5m2": {"nan": "ones"}, **dict.fromkeys(FNUZ, Rules())},
-        "torch 2.11 on an H200, all 2^32 inputs: e4m3fn overflows to NaN",
+        "torch 2.11 on an H200, recorded over all 2^32 inputs: e4m3fn overflows to NaN",
         "measured",
     ),
     "ml_dtypes": Preset(
@@ -68,7 +68,7 @@ PRESETS: dict[str, Preset] = {
             **dict.fromkeys(("bf16", "e4m3fn", "e5m2", "e4m3", "e3m4", *FNUZ, "e4m3b11fnuz"), Rules()),
             **dict.fromkeys(("e3m2", "e2m3", "e2m1"), CLAMP),
         },
-        "ml_dtypes 0.5 and later, from float32 (it rounds twice from float64)",
+        "ml_dtypes 0.6.0, from float32 (it rounds twice from float64)",
         "measured",
         nan_varies=("e3m2", "e2m3", "e2m1"),  # a zero, of one sign or the other; lp.encode refuses
     ),
