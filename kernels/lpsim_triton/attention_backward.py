@@ -1,8 +1,7 @@
 """Flash attention backward as Triton kernels for sm_90: no atomics, so the order of every sum is fixed.
 
 Arithmetic (fp32, base 2; emulated by `lpsim.attention.backward`, recipe triton):
-  delta   rowsum(o * do) in the order that tl.sum has: of each 8 features x = RN(o1 do1), then x = fma(oj, doj, x)
-          for j = 0, 2, .., 7; then the eighths of the row in a butterfly, the farthest first
+  delta   rowsum(o * do): see attention_delta
   dv, dk  per tile of keys, query rows ascending on live accumulators: p = EX2(fma(s, scale, -lse)), 0 where masked;
           dv += RN16(p) do; ds = RN(p * RN(dp - delta)); dk += RN16(ds) q; at the end RN16(RN(dk * softmax scale))
   dq      per tile of query rows, keys ascending, the same ds: dq += RN16(ds) k; at the end as dk
@@ -19,49 +18,10 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from .attention_delta import delta_of
 from .attention_forward import HEADS_TOGETHER, Rule, described, log2_scale, tile_position
 
-DS_BYTES = 1 << 31  # above this ds is computed twice instead of stored
-
-
-@triton.jit
-def eighths(x, HEAD: tl.constexpr, ROWS: tl.constexpr):
-    """Features 8i .. 8i + 7 of x (ROWS, HEAD) as eight (ROWS, HEAD // 8)."""
-    even, odd = tl.split(x.to(tl.float32).reshape(ROWS, HEAD // 8, 4, 2))
-    x04, x26 = tl.split(even.reshape(ROWS, HEAD // 8, 2, 2))
-    x15, x37 = tl.split(odd.reshape(ROWS, HEAD // 8, 2, 2))
-    x0, x4 = tl.split(x04)
-    x1, x5 = tl.split(x15)
-    x2, x6 = tl.split(x26)
-    x3, x7 = tl.split(x37)
-    return x0, x1, x2, x3, x4, x5, x6, x7
-
-
-@triton.jit
-def delta_kernel(
-    o, do, delta, heads, n, do_batch, do_head, do_row, do_feature, HEAD: tl.constexpr, ROWS: tl.constexpr
-):  # fmt: skip
-    """delta (batch, heads, n). o contiguous, 16 bits or float32; do with any strides.
-
-    The order of the sum is spelt out, so that it does not hang on how the compiler lays out the loads.
-    """
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    batch_head = tl.program_id(1).to(tl.int64)
-    features = tl.arange(0, HEAD)[None, :]
-    inside = rows[:, None] < n
-    do_at = batch_head // heads * do_batch + batch_head % heads * do_head
-    x = tl.load(o + (batch_head * n + rows[:, None]) * HEAD + features, mask=inside, other=0.0)
-    y = tl.load(do + do_at + rows[:, None].to(tl.int64) * do_row + features * do_feature, mask=inside, other=0.0)
-    x0, x1, x2, x3, x4, x5, x6, x7 = eighths(x, HEAD, ROWS)
-    y0, y1, y2, y3, y4, y5, y6, y7 = eighths(y, HEAD, ROWS)
-    total = tl.fma(x0, y0, x1 * y1)
-    total = tl.fma(x2, y2, total)
-    total = tl.fma(x3, y3, total)
-    total = tl.fma(x4, y4, total)
-    total = tl.fma(x5, y5, total)
-    total = tl.fma(x6, y6, total)
-    total = tl.fma(x7, y7, total)
-    tl.store(delta + batch_head * n + rows, tl.sum(total, 1), mask=rows < n)
+DS_BYTES = 1 << 31  # if ds is larger than this, it is computed twice instead of stored
 
 
 @triton.jit
@@ -216,24 +176,18 @@ class Tuning(NamedTuple):
     store_ds: bool  #: the dq kernel reads ds, which the dk, dv kernel stored, instead of computing it again
 
 
-def default_tuning(head: int, causal: bool, ds_bytes: int) -> Tuning:
-    """For an H200; see docs/gpu-attention.md."""
-    if head <= 64:
-        return Tuning(Tile(64, 64, 4, 2), Tile(128, 64, 8, 2), False)
-    if head == 128:
-        return Tuning(Tile(64, 64, 4, 2), Tile(64, 64, 4, 3), ds_bytes <= DS_BYTES)
-    return Tuning(Tile(32, 64, 8, 1), Tile(64, 32, 4, 1), False)
-
-
-def delta_of(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
-    """delta (batch, heads, n), float32: rowsum(o * do). o contiguous, 16 bits or float32; do 16 bits."""
-    batch, heads, n, d = do.shape
-    delta = torch.empty((batch, heads, n), dtype=torch.float32, device=do.device)
-    rows = max(16, 4096 // d)
-    delta_kernel[(triton.cdiv(n, rows), batch * heads)](
-        o, do, delta, heads, n, *do.stride(), HEAD=d, ROWS=rows, num_warps=4, enable_fp_fusion=True
-    )
-    return delta
+def default_tuning(head: int, shape: tuple[int, int, int]) -> Tuning:
+    """For an H200; see docs/gpu-attention.md. shape: (batch * heads, n, n_keys)."""
+    matrices, n, n_keys = shape
+    if head > 128:
+        return Tuning(Tile(32, 64, 8, 1), Tile(64, 32, 4, 1), False)
+    if min(n, n_keys) < 128:
+        return Tuning(Tile(64, 64, 4, 1), Tile(64, 64, 4, 1), False)
+    if head <= 64:  # few operations for each ds: to store it would cost more than to compute it again
+        return Tuning(Tile(128, 128, 4, 2, overlapped=True), Tile(64, 64, 4, 2), False)
+    store = 2 * matrices * n * n_keys <= DS_BYTES
+    dq = Tile(128, 64, 4, 3) if store else Tile(128, 64, 4, 2, overlapped=True)
+    return Tuning(Tile(64, 128, 4, 2, overlapped=True), dq, store)
 
 
 def backward(
@@ -246,7 +200,7 @@ def backward(
     lse holds it. The caller has checked the arguments.
     """
     batch, heads, n, d = q.shape
-    tuned = tuning or default_tuning(d, rule.causal, batch * heads * n * k.shape[2] * 2)
+    tuned = tuning or default_tuning(d, (batch * heads, n, k.shape[2]))
     delta = delta_of(o, do)
     dq, dk, dv = (torch.empty(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))
     stored = room_for_ds(q, k.shape[2]) if tuned.store_ds else None

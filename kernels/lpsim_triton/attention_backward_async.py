@@ -57,9 +57,19 @@ def load_pairs(own_a_desc, own_b_desc, a_desc, b_desc, own_a, own_b, a, b, ready
 
 
 @gluon.jit
+def row_numbers(lse, delta, head, first_row, n, ROWS: gl.constexpr, wanted=True):
+    """(2 ROWS,) float32: lse of a tile of query rows, then their delta. Beyond the last row 0: q and do read as 0
+    there, so that whatever p is, it adds 0."""
+    i = gl.arange(0, 2 * ROWS, layout=gl.BlockedLayout([2 * ROWS // 128], [32], [4], [0]))
+    row = first_row + i % ROWS
+    at = head * n + row
+    return gl.load(gl.where(i < ROWS, lse + at, delta + at), mask=(row < n) & wanted, other=0.0)
+
+
+@gluon.jit
 def key_gradients(
-    group: gl.constexpr, k, v, q, do, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD: gl.constexpr,
-    ROWS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, STORE: gl.constexpr,
+    group: gl.constexpr, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers,
+    HEAD: gl.constexpr, ROWS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, STORE: gl.constexpr,
 ):  # fmt: skip
     """A computing group: dk and dv of its 64 keys. out: (dk, dv, first query head) of this key head; statistics: (lse,
     delta) of the first query head; numbers: (scale, softmax scale, n, n_keys)."""
@@ -75,27 +85,30 @@ def key_gradients(
     dk = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
     dv = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
     nothing = gl.full([OWN, ROWS], 0.0, gl.float32, layout=S)
+    steps = heads * tiles
+    mine = rows_room.index(group)
+    mine.store(row_numbers(lse, delta, 0, first_row, n, ROWS))
     mbarrier.wait(own_full.index(group), 0)
-    for step in range(heads * tiles):
+    for step in range(steps):
         stage, lap = step % STAGES, step // STAGES & 1
         head, row = step // tiles, first_row + step % tiles * ROWS
-        rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(0, S))
         mbarrier.wait(q_full.index(stage), lap)
         s = warpgroup_mma(k.index(group), q.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
         mbarrier.wait(do_full.index(stage), lap)
         dp = warpgroup_mma(v.index(group), do.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
-        # Beyond the last row q and do read as 0: whatever p is there, it adds 0.
-        row_lse = gl.load(lse + head * n + rows, mask=rows < n, other=0.0)
-        row_delta = gl.load(delta + head * n + rows, mask=rows < n, other=0.0)
+        coming = row_numbers(lse, delta, (step + 1) // tiles, first_row + (step + 1) % tiles * ROWS, n, ROWS,
+                             step + 1 < steps)  # fmt: skip
         s = warpgroup_mma_wait(1, deps=[s])
-        p = gl.exp2(gl.fma(s, scale, -row_lse[None, :]))
+        p = gl.exp2(gl.fma(s, scale, -mine.slice(0, ROWS).load(gl.SliceLayout(0, S))[None, :]))
         if CAUSAL:  # noqa: SIM102 - decided when compiled, unlike the next
             if row < first_key + (group + 1) * OWN:
+                rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(0, S))
                 p = gl.where(rows[None, :] >= keys[:, None], p, 0.0)
         dv = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do.index(stage), dv, is_async=True)
         dp = warpgroup_mma_wait(1, deps=[dp])
-        ds = (p * (dp - row_delta[None, :])).to(dtype)
+        ds = (p * (dp - mine.slice(ROWS, ROWS).load(gl.SliceLayout(0, S))[None, :])).to(dtype)
         dk = warpgroup_mma(gl.convert_layout(ds, P), q.index(stage), dk, is_async=True)
+        mine.store(coming)
         if STORE:
             tma.store_wait(0)
             ds_room.index(group).store(ds)
@@ -137,6 +150,7 @@ def dk_dv_kernel(
     ds_room = gl.allocate_shared_memory(
         q_desc.dtype, [2, OWN if STORE else 1, ROWS], gl.NVMMASharedLayout(min(ROWS * 2, 128), 16, rank=2)
     )
+    rows_room = gl.allocate_shared_memory(gl.float32, [2, 2 * ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     ready = (barriers(2, 1), barriers(STAGES, 1), barriers(STAGES, 2), barriers(STAGES, 1), barriers(STAGES, 2))
     fence_async_shared()
     place = (batch, kv_head, first_key, kv_head * kv_group, kv_group, first_row, tiles)
@@ -147,10 +161,10 @@ def dk_dv_kernel(
     numbers = (scale, softmax_scale, n, n_keys)
     gl.warp_specialize(
         [
-            (key_gradients, (0, k, v, q, do, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD, ROWS,
-                             STAGES, CAUSAL, STORE)),
-            (key_gradients, (1, k, v, q, do, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD, ROWS,
-                             STAGES, CAUSAL, STORE)),
+            (key_gradients, (0, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD,
+                             ROWS, STAGES, CAUSAL, STORE)),
+            (key_gradients, (1, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD,
+                             ROWS, STAGES, CAUSAL, STORE)),
             (load_pairs, (k_desc, v_desc, q_desc, do_desc, k, v, q, do, ready, place, ROWS, STAGES)),
         ],
         [4, 1],

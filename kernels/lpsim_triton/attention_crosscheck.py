@@ -38,7 +38,7 @@ REMEDIES = {
 INPUTS = ("normal", "sharp", "sink", "ties", "one-signed", "identical", "huge", "tiny", "subnormal")
 TIED_AND_HUGE = "tied and huge"  # where the published dynamic maximum underflows every weight: NaN, on both sides
 NON_FINITE = "non-finite"
-PER_FILE = 64
+PER_FILE = 90
 
 
 class Config(NamedTuple):
@@ -60,12 +60,17 @@ def configurations() -> list[Config]:
     """All of them, in a fixed order: the index names the outputs and seeds the inputs."""
     both = (False, True)
     plain = [Config(*row) for row in product(DTYPES, (32, 64, 128, 256), both, INPUTS)]
+    plain += [Config(*row, keys=128) for row in product(DTYPES, (64, 128), both, INPUTS)]
     remedied = [
         Config(dtype, d, causal, inputs, remedy, n=192, n_keys=192)
         for (remedy, inputs), (dtype, d, causal) in product(
             product(list(REMEDIES)[1:], ("ties", "identical", "sharp", "one-signed", "huge", TIED_AND_HUGE)),
             (("bf16", 64, True), ("fp16", 128, False)),
         )
+    ]
+    remedied += [
+        Config("bf16", 128, causal, "ties", remedy, keys=128, n=256, n_keys=256)
+        for remedy, causal in product(list(REMEDIES)[1:], both)
     ]
     tiles = [
         Config(dtype, d, causal, "normal", keys=keys, n=256, n_keys=256)

@@ -23,7 +23,7 @@ from lpsim.recipes import PLAIN, Maximum
 LOG2_E = 1.4426950408889634
 HEAD_SIZES = (16, 32, 64, 128, 256)
 KEYS_OF_A_TILE = (16, 32, 64, 128)
-HEADS_TOGETHER = 8  # their keys and values are at most 2 x 8 x n x d x 2 bytes: 17 MB for n = 4096, d = 128
+HEADS_TOGETHER = 4  # q, k, v and do of so many heads are 4 x 4 x n x d x 2 bytes: 17 MB for n = 4096, d = 128
 
 
 @triton.jit
@@ -47,6 +47,14 @@ def rounded_product(x, y):
 
 
 @triton.jit
+def minus_one_if_at_least(x, y):
+    """-1 where x >= y, else 0, NaN too: one instruction, and two such results are added by another."""
+    return tl.inline_asm_elementwise(
+        "set.ge.s32.f32 $0, $1, $2;", "=r,f,f", [x, y], dtype=tl.int32, is_pure=True, pack=1
+    )  # fmt: skip
+
+
+@triton.jit
 def displaced(r, beta, GUARD: tl.constexpr):
     """What is subtracted in place of a tied maximum r: beta r above zero, 0 below. GUARD: r plus that rule's shift
     modulo 1, which is a factor of two, so that no weight underflows; none where the shift has no fraction."""
@@ -62,8 +70,8 @@ def tile_maximum(s, scale, beta, tolerance, DYNAMIC: tl.constexpr, GUARD: tl.con
     r = rounded_product(tl.max(s, 1), scale)
     if DYNAMIC:
         # Nearness is -x <= tolerance. A masked score gives -inf, a masked row NaN: neither is near.
-        near = tl.fma(s, scale, -r[:, None]) >= -tolerance
-        r = tl.where(tl.sum(near.to(tl.int32), 1) > 1, displaced(r, beta, GUARD), r)
+        near = minus_one_if_at_least(tl.fma(s, scale, -r[:, None]), -tolerance)
+        r = tl.where(tl.sum(near, 1) < -1, displaced(r, beta, GUARD), r)
     return r
 
 
@@ -136,7 +144,7 @@ def forward_kernel(
 class Tuning(NamedTuple):
     """What is free to choose: no bit depends on it."""
 
-    rows: int  #: query rows of a tile, at least 16 a warp: else the warps split the keys, and the row sum's order
+    rows: int  #: query rows of a tile, at least 16 a warp: else warps share a row, and its sum has another order
     warps: int
     stages: int
     overlapped: bool = False  #: attention_forward_async, with `stages` buffers; rows and warps are its own then
@@ -147,16 +155,16 @@ class Rule(NamedTuple):
 
     causal: bool
     scale: float  #: of the scores
-    keys: int = 64  #: of a tile
+    keys: int = 128  #: of a tile
     maximum: Maximum = PLAIN
     l_from: str = "exact"  #: the weights that l sums: exact, or rounded (as the second dot takes them)
 
 
-def default_tuning(head: int, causal: bool, keys: int) -> Tuning:
+def default_tuning(head: int, keys: int, n: int, n_keys: int) -> Tuning:
     """For an H200; see docs/gpu-attention.md."""
-    if head <= 64:
-        return Tuning(128, 4, 3) if head * keys <= 64 * 64 else Tuning(128, 8, 2)
-    return Tuning(128, 8, 2)
+    if head >= 128 and keys >= 64 and head * keys <= 128 * 128 and min(n, n_keys) >= 128:
+        return Tuning(128, 4, 3 if head * keys <= 128 * 64 else 2, overlapped=True)
+    return Tuning(128, 8, 1) if head * keys > 128 * 128 else Tuning(64, 4, 2)
 
 
 def log2_scale(scale: float) -> float:
@@ -186,7 +194,7 @@ def forward(
     """
     batch, heads, n, d = q.shape
     kv_heads, n_keys = k.shape[1], k.shape[2]
-    rows, warps, stages, overlapped = tuning or default_tuning(d, rule.causal, rule.keys)
+    rows, warps, stages, overlapped = tuning or default_tuning(d, rule.keys, n, n_keys)
     o = torch.empty((batch, heads, n, d), dtype=q.dtype, device=q.device)
     o_wide = torch.empty(o.shape if wide_o else (0,), dtype=torch.float32, device=q.device)
     lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)

@@ -30,6 +30,14 @@ def rounded_product(x, y):
 
 
 @gluon.jit
+def minus_one_if_at_least(x, y):
+    """See attention_forward."""
+    return gl.inline_asm_elementwise(
+        "set.ge.s32.f32 $0, $1, $2;", "=r,f,f", [x, y], dtype=gl.int32, is_pure=True, pack=1
+    )  # fmt: skip
+
+
+@gluon.jit
 def displaced(r, beta, GUARD: gl.constexpr):
     """attention_forward.displaced."""
     if GUARD:
@@ -43,8 +51,8 @@ def tile_maximum(s, scale, beta, tolerance, DYNAMIC: gl.constexpr, GUARD: gl.con
     """attention_forward.tile_maximum."""
     r = rounded_product(gl.max(s, 1), scale)
     if DYNAMIC:
-        near = gl.fma(s, scale, -r[:, None]) >= -tolerance
-        r = gl.where(gl.sum(near.to(gl.int32), 1) > 1, displaced(r, beta, GUARD), r)
+        near = minus_one_if_at_least(gl.fma(s, scale, -r[:, None]), -tolerance)
+        r = gl.where(gl.sum(near, 1) < -1, displaced(r, beta, GUARD), r)
     return r
 
 

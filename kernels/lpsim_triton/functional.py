@@ -24,7 +24,7 @@ class Remedy(NamedTuple):
     maximum: Maximum = PLAIN  #: lpsim.recipes.dynamic(beta, tolerance, guard=...)
     delta_from: str = "O"  #: "O", or "O32": delta from the float32 output, kept for the backward pass
     l_from: str = "exact"  #: "exact", or "rounded": l sums the weights as the dot with v takes them
-    keys: int = 64  #: keys of a tile; no remedy, but it changes bits
+    keys: int = 128  #: keys of a tile; no remedy, but it changes bits
 
 
 REMEDIES: dict[str, Remedy] = {
