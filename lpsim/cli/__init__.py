@@ -93,6 +93,29 @@ def demo(
         raise typer.Exit(1)
 
 
+@app.command()
+def verify(
+    everything: Annotated[
+        bool, typer.Option("--all", help="All 2^32 inputs of every digest, not only six chunks of 2^24: many minutes.")
+    ] = False,
+) -> None:
+    """Compute every recording of a real H200 again and compare bit for bit. The exit status is 1 if a bit differs."""
+    from .. import verify as part
+
+    table = Table("operation", "recording", "compared", "differ", title="recordings of an H200, computed again")
+    wrong = []
+    with _working("comparing (the first call of a function compiles it)"):
+        for check in part.checks(range(256) if everything else part.EDGE_CHUNKS):
+            table.add_row(check.operation, check.recording, f"{check.compared:,}", f"{check.differing:,}")
+            wrong += [check] if check.differing else []
+    out.print(table)
+    for check in wrong:
+        out.print(f"{check.operation}: {check.example}", markup=False, soft_wrap=True)
+    if wrong:
+        raise typer.Exit(1)
+    out.print("Every compared bit agrees.")
+
+
 @contextmanager
 def _working(text: str):
     """A spinner with the elapsed time on standard error while something is computed."""

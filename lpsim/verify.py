@@ -1,0 +1,104 @@
+"""Every recording of a real H200, computed again: what `lpsim verify` tells.
+
+Each check computes one kind of recorded result with the emulator and counts the bits that differ: dots,
+attention forward and backward, and unary functions by their digests over whole chunks of inputs.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from . import attention, data, digest, dots, machines
+from .formats import lookup
+
+#: zeros and subnormals, around 1, the largest finite values and NaN; both signs
+EDGE_CHUNKS = (0x00, 0x3F, 0x7F, 0x80, 0xBF, 0xFF)
+OUR_NAMES = {"e4m3": "e4m3fn"}  # in the recordings e4m3 is OCP's
+
+
+class Check(NamedTuple):
+    """One row of the report."""
+
+    operation: str
+    recording: str
+    compared: int  #: results, or inputs of a digest
+    differing: int  #: results that differ; for a digest the inputs of the chunks that do
+    example: str = ""  #: the first difference, in bits
+
+
+def checks(chunks: Iterable[int] = EDGE_CHUNKS) -> Iterator[Check]:
+    """All checks, one by one. chunks: which of the 256 chunks of 2^24 inputs the digests are computed for."""
+    yield from recorded_dots("mma")
+    yield from recorded_dots("mma_tiny")
+    yield from recorded_attention()
+    chunks = list(chunks)
+    for name in digest.PLAN:
+        wrong = digest.mismatches(name, chunks=chunks)
+        example = f"chunk {wrong[0]:#04x}: inputs {wrong[0]:02X}000000 to {wrong[0]:02X}FFFFFF" if wrong else ""
+        size = 1 << digest.CHUNK_BITS
+        yield Check(name, "digests.json", len(chunks) * size, len(wrong) * size, example)
+
+
+def recorded_dots(recording: str) -> Iterator[Check]:
+    """tl.dot results, one check for each format and instruction path."""
+    arrays = data.arrays(recording)
+    labels: dict[tuple[str, str], list[str]] = {}
+    for key in arrays:
+        fmt, path, *_ = key.split("|")
+        if key.endswith("|A"):
+            labels.setdefault((fmt, path), []).append(key.removesuffix("|A"))
+    for (fmt, path), runs in labels.items():
+        row = lookup(OUR_NAMES.get(fmt, fmt))
+        unit = machines.dot_row("h200", path, row).unit
+        compared, differing, example = 0, 0, ""
+        for run in runs:
+            a, b, recorded = (arrays[f"{run}|{x}"] for x in "ABD")
+            c = arrays[f"{run}|C"].view(np.float32) if f"{run}|C" in arrays else None
+            count, first = difference(dots.dot(a, b, c, unit, row, row), recorded)
+            compared, differing = compared + recorded.size, differing + count
+            example = example or (first and f"{run}{first}")
+        yield Check(f"dot {fmt} {path}", f"{recording}.npz", compared, differing, example)
+
+
+def recorded_attention() -> Iterator[Check]:
+    """Runs of plain Triton kernels, forward and backward, in recipe triton."""
+    for recording in ("flash_forward", "flash_backward"):
+        arrays = data.arrays(recording)
+        for case in data.description(recording):
+            stored = {
+                name: x for key, x in arrays.items() for number, _, name in [key.partition("_")]
+                if number == str(case["case"])
+            }  # fmt: skip
+            yield _attention(recording, case, stored)
+
+
+def _attention(recording: str, case: dict, stored: dict[str, np.ndarray]) -> Check:
+    options = {"causal": case["causal"], "block": (case["block_m"], case["block_n"]), "fmt": case["dtype"]}
+    q, k, v = (stored[name] for name in "qkv")
+    forward = attention.forward(q, k, v, **options)
+    found = {"o": forward.o, "l": forward.l, "m": forward.m}
+    if "do" in stored:
+        backward = attention.backward(q, k, v, forward.o, forward.lse, stored["do"], **options)
+        found |= {"lse2": forward.lse, **backward._asdict()}
+    compared, differing, example = 0, 0, ""
+    for name, x in found.items():
+        count, first = difference(x, stored[name])
+        compared, differing = compared + stored[name].size, differing + count
+        example = example or (first and f"{name}{first}")
+    way = "forward" if recording == "flash_forward" else "forward and backward"
+    mask = "causal" if case["causal"] else "full"
+    label = f"attention {way}, {case['dtype']}, {mask}, d {case['head_dim']}, inputs '{case['inputs']}'"
+    return Check(label, f"{recording}.npz", compared, differing, example)
+
+
+def difference(found: np.ndarray, recorded: np.ndarray) -> tuple[int, str]:
+    """How many elements differ in their bits, and the first of them; +0 and -0 differ."""
+    word = np.dtype(f"u{recorded.dtype.itemsize}")
+    found, recorded = (np.ascontiguousarray(x).view(word) for x in (found, recorded))
+    wrong = np.argwhere(found != recorded)
+    if len(wrong) == 0:
+        return 0, ""
+    where = tuple(int(i) for i in wrong[0])
+    digits = 2 * word.itemsize
+    return len(wrong), f"{list(where)}: {int(found[where]):0{digits}X}, recorded {int(recorded[where]):0{digits}X}"
