@@ -7,7 +7,6 @@ import numpy as np
 from .. import border, recipes
 from ..errors import NotModelled
 from ..formats import fmt_name
-from ..operands import operand
 from . import backward_machine, backward_nearest, exact, inputs, visible
 from .sites import FP32, site_format, stored
 
@@ -78,7 +77,7 @@ def _wide(x, name: str, shape: tuple) -> np.ndarray:
 
 
 def _gradient(do, call: inputs.Call, fmt, shape: tuple) -> inputs.Operand:
-    _, codes, row = operand(do, "do", fmt)
+    _, codes, row = inputs.read(do, "do", fmt)
     if row != call.fmt:
         raise ValueError(f"do has format {fmt_name(row)}, but q, k and v have {fmt_name(call.fmt)}.")
     if codes.shape != shape:
@@ -91,8 +90,7 @@ def _output(o, call: inputs.Call, rules: recipes.Recipe, shape: tuple) -> np.nda
     row = site_format(rules.O, call.fmt)
     if rules.kept != "O" or row == FP32:
         return inputs.of_shape(o, "o", shape, np.float32).reshape(call.q.codes.shape)
-    plain = border.float_format(border.raw(o, "o").array.dtype) == row
-    _, codes, _ = operand(o, "o", None if plain else row)
+    _, codes, _ = inputs.read(o, "o", row)
     if codes.shape != shape:
         raise ValueError(f"o has shape {codes.shape}; it must be that of q, {shape}.")
     return inputs.read_operand(codes, row).values

@@ -2,7 +2,9 @@
 
 delta: one row sum. dK and dV: a program a key tile, query tiles ascending on live accumulators (those of grouped
 query heads one after the other). dQ: a program a query tile, key tiles ascending. The dots are symmetric in their
-operands, so S, P, dP and dS are the same in both and are computed once here.
+operands, so S, P, dP and dS are the same in both and are computed once here; for several key tiles at once, and
+with gradients kept transposed, since dots are fastest with many columns. No bit hangs on that: a masked product
+is a zero, which adds nothing to a live accumulator (unless the other factor is infinite: then tiles are kept).
 """
 
 import numpy as np
@@ -13,7 +15,7 @@ from ..recipes import Recipe
 from . import reductions, softmax
 from .exact import Gradients
 from .inputs import Call, Operand
-from .on_machine import check_tile, scores
+from .on_machine import WIDE, check_tile, scores, turned
 from .sites import at, operand_codes
 from .visible import Tile, tiles
 
@@ -70,26 +72,33 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     """
     work = Backward(call, recipe, machine, lse, do)
     delta = work.delta(o)
-    dq = np.zeros(call.q.codes.shape, np.float32)
-    dk, dv = np.zeros(call.k.codes.shape, np.float32), np.zeros(call.v.codes.shape, np.float32)
-    for tile in tiles(call):
+    dq = np.zeros(turned(call.q.codes).shape, np.float32)
+    dk, dv = (np.zeros(turned(x.codes).shape, np.float32) for x in (call.k, call.v))
+    wide = call._replace(keys=max(call.keys, WIDE // call.keys * call.keys)) if _no_overflow(call, do) else call
+    for tile in tiles(wide):
         rows, keys = tile.rows, tile.keys
         p, dp = work.weights(tile)
         p_codes, p_fmt = operand_codes(recipe.PdV, p, call.fmt)
         ds = p * (dp - delta[:, rows, None])
         ds_codes, ds_fmt = operand_codes(recipe.dS, ds, call.fmt)
-        dv[:, keys] = _over_group(work, p_codes, do.codes[:, rows], dv[:, keys], p_fmt)
-        dk[:, keys] = _over_group(work, ds_codes, call.q.codes[:, rows], dk[:, keys], ds_fmt)
+        dv[:, :, keys] = _over_group(work, do.codes[:, rows], p_codes, dv[:, :, keys], p_fmt)
+        dk[:, :, keys] = _over_group(work, call.q.codes[:, rows], ds_codes, dk[:, :, keys], ds_fmt)
         k = call.spread(call.k.codes[:, keys])
-        dq[:, rows] = work.dot(ds_codes, k, dq[:, rows], a_fmt=ds_fmt)
+        dq[:, :, rows] = work.dot(turned(k), turned(ds_codes), dq[:, :, rows], b_fmt=ds_fmt)
     scale = np.float32(call.scale)
-    return Gradients(dq * scale, dk * scale, dv, delta)
+    return Gradients(turned(dq) * scale, turned(dk) * scale, turned(dv), delta)
+
+
+def _no_overflow(call: Call, do: Operand) -> bool:
+    """True if no dP can be infinite, nor q, k, dO: then 0 times any of them is 0."""
+    largest = [float(np.abs(x.values).max()) for x in (call.q, call.k, call.v, do)]
+    return all(np.isfinite(largest)) and largest[2] * largest[3] * call.q.values.shape[2] < 2.0**126
 
 
 def _over_group(work: Backward, a: np.ndarray, b: np.ndarray, c: np.ndarray, fmt) -> np.ndarray:
-    """c plus a^T b of every query head of the group, one after the other on the accumulator."""
+    """c plus a^T b of every query head of the group, one after the other on the accumulator; b has format fmt."""
     group = work.call.group
     a, b = a.reshape(-1, group, *a.shape[1:]), b.reshape(-1, group, *b.shape[1:])
     for head in range(group):
-        c = work.dot(np.swapaxes(a[:, head], 1, 2), b[:, head], c, a_fmt=fmt)
+        c = work.dot(turned(a[:, head]), b[:, head], c, b_fmt=fmt)
     return c

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import border
-from ..core import loops
+from ..dots import operand_values
 from ..errors import NotModelled
-from ..formats import Format, fmt_name
+from ..formats import Format, fmt_name, lookup
 from ..operands import operand
 from ..recipes import Recipe
 from . import visible
@@ -55,38 +55,44 @@ MODELLED_BY_MACHINES = (*MODELLED, "e4m3fn")  #: P of e4m3fn attention is e4m3fn
 def read_operand(codes: np.ndarray, row: Format) -> Operand:
     """(..., n, d) codes, flattened to (batch, n, d), and their values."""
     codes = np.ascontiguousarray(codes).reshape(-1, *codes.shape[-2:])
-    bits = codes.astype(np.int64)
-    flat = bits.reshape(-1)
-    loops.decode(flat, flat, row)
-    with np.errstate(invalid="ignore"):
-        values = bits.view(np.float64).astype(np.float32)
-    return Operand(codes, values)
+    return Operand(codes, operand_values(codes, row))
+
+
+def read(x, name: str, fmt) -> tuple[border.Given, np.ndarray, Format]:
+    """As `operands.operand`, but without a search for values off the grid in an array of the format's own dtype."""
+    given = border.raw(x, name)
+    own = border.float_format(given.array.dtype)
+    if own is None or fmt_name(own) not in MODELLED_BY_MACHINES or (fmt is not None and lookup(fmt) != own):
+        return operand(x, name, fmt)
+    return given, np.ascontiguousarray(given.array).view(f"u{given.array.dtype.itemsize}"), own
 
 
 def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt, seen: visible.Options, scales=None) -> Call:
     """Check and flatten the arguments of `forward`. Raises TypeError, ValueError and NotModelled."""
     if not isinstance(causal, bool | np.bool_):
         raise TypeError(f"causal={causal!r} must be True or False.")
-    read = [operand(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
-    rows = {row for _, _, row in read}
+    given_all = [read(x, name, fmt) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    rows = {row for _, _, row in given_all}
     if len(rows) > 1:
-        raise ValueError(f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in read)}; they must agree.")
+        raise ValueError(
+            f"q, k and v have formats {', '.join(fmt_name(row) for _, _, row in given_all)}; they must agree."
+        )
     row = rows.pop()
-    modelled = MODELLED_BY_MACHINES if recipe.arithmetic == "machine" else MODELLED
+    modelled = MODELLED if recipe.arithmetic == "nearest" else MODELLED_BY_MACHINES
     if fmt_name(row) not in modelled:
         raise NotModelled(
             f"attention in {fmt_name(row)} with recipe {recipe.name!r} is not modelled; "
             f"modelled: {', '.join(modelled)}."
         )
-    shapes = [codes.shape for _, codes, _ in read]
+    shapes = [codes.shape for _, codes, _ in given_all]
     group = _check_shapes(shapes[0], shapes[1], shapes[2], bool(causal))
     batch, (n, d), n_keys = shapes[0][:-2], shapes[0][-2:], shapes[1][-2]
     tile = _check_block(recipe.block if block is None else block, n, n_keys)
     if recipe.normalise == "before" and tile[1] < n_keys:
         raise ValueError(f"recipe {recipe.name!r} normalises before the dot with v: its key tile must hold all keys.")
-    q, k, v = (read_operand(codes, row) for _, codes, _ in read)
-    given = read[0][0]
-    torch = any(g.torch for g, _, _ in read)
+    q, k, v = (read_operand(codes, row) for _, codes, _ in given_all)
+    given = given_all[0][0]
+    torch = any(g.torch for g, _, _ in given_all)
     scale_q, scale_k, scale_v = _check_scales(scales)
     scale = _check_scale(scale, d) * scale_q * scale_k
     shown = visible.prepare(bool(causal), seen, batch, n, n_keys)

@@ -1,4 +1,8 @@
-"""Flash attention forward with the rows of a machine: the arithmetic of a compiled Triton kernel."""
+"""Flash attention forward with the rows of a machine: the arithmetic of a compiled Triton kernel.
+
+Dots are fastest with many columns. So S is computed for several key tiles at once, and the output is kept
+transposed, query rows as columns: O^T = V^T P^T. A dot is symmetric in its operands: that changes no bit.
+"""
 
 import numpy as np
 
@@ -30,8 +34,22 @@ def scores(call: Call, recipe: Recipe, unit, tile: Tile) -> tuple[np.ndarray, np
     return s, np.float32(1.0)
 
 
+WIDE = 256  #: keys whose scores are computed at once
+
+
+def turned(x: np.ndarray) -> np.ndarray:
+    """The matrices transposed."""
+    return np.swapaxes(x, 1, 2)
+
+
+def within(tile: Tile, wide: Tile) -> bool:
+    """True if the wide tile has the rows and keys of the tile."""
+    rows = wide.rows.start <= tile.rows.start and tile.rows.stop <= wide.rows.stop
+    return rows and wide.keys.start <= tile.keys.start and tile.keys.stop <= wide.keys.stop
+
+
 class State:
-    """m, l (batch, rows) and acc (batch, rows, d), float32, of every query row, while tiles of keys go by."""
+    """m, l (batch, rows) and acc (batch, d, rows), float32, of every query row, while tiles of keys go by."""
 
     def __init__(self, call: Call, recipe: Recipe, machine: str):
         batch, n, d = call.q.codes.shape
@@ -43,12 +61,13 @@ class State:
         self.m = np.full((batch, n), -np.inf, np.float32)
         self.l = np.zeros((batch, n), np.float32)
         self.seen, self.ties = self.m.copy(), np.zeros((batch, n), np.int64)
-        self.acc = np.zeros((batch, n, d), np.float32)
+        self.acc = np.zeros((batch, d, n), np.float32)
+        self.ahead: tuple[Tile, np.ndarray, np.float32] | None = None  # the scores of several tiles
 
     def step(self, tile: Tile) -> None:
         """One tile of keys for the query rows that reach it."""
         call, recipe, fmt, rows = self.call, self.recipe, self.call.fmt, tile.rows
-        s, scale = scores(call, recipe, self.unit, tile)
+        s, scale = self._scores(tile)
         if tile.hidden is not None:
             np.copyto(s, -np.inf, where=tile.hidden)
         v = call.spread(call.v.codes[:, tile.keys])
@@ -67,9 +86,23 @@ class State:
         softmax.sums(np.asarray(decode(codes, p_fmt)) if recipe.l_from == "rounded" else p, alpha, l)
 
         self.m[:, rows], self.l[:, rows] = m.reshape(shape), at(recipe.l, l, fmt).reshape(shape)
-        scaled = self.acc[:, rows] * alpha.reshape(*shape, 1)
-        acc = dots.dot(codes.reshape(*shape, -1), v, scaled, self.unit, p_fmt, fmt)
-        self.acc[:, rows] = at(recipe.acc, acc, fmt)
+        scaled = self.acc[:, :, rows] * alpha.reshape(shape[0], 1, shape[1])
+        acc = dots.dot(turned(v), turned(codes.reshape(*shape, -1)), scaled, self.unit, fmt, p_fmt)
+        self.acc[:, :, rows] = at(recipe.acc, acc, fmt)
+
+    def _scores(self, tile: Tile) -> tuple[np.ndarray, np.float32]:
+        """`scores` of the tile, cut from those of a wider one."""
+        call = self.call
+        if self.ahead is None or not within(tile, self.ahead[0]):
+            keys = slice(tile.keys.start, min(tile.keys.start + WIDE // call.keys * call.keys, call.visible.n_keys))
+            if tile.bias is not None or keys.stop <= tile.keys.stop:
+                return scores(call, self.recipe, self.unit, tile)
+            wide = Tile(tile.rows, keys, None, None)
+            self.ahead = wide, *scores(call, self.recipe, self.unit, wide)
+        wide, s, scale = self.ahead
+        row, key = tile.rows.start - wide.rows.start, tile.keys.start - wide.keys.start
+        width = tile.keys.stop - tile.keys.start
+        return s[:, row : row + tile.rows.stop - tile.rows.start, key : key + width].copy(), scale
 
     def _maxima(self, s: np.ndarray, scale, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         """The running maximum after this tile, and the factor to it from before: float32, flattened to rows of s."""
@@ -86,7 +119,8 @@ class State:
     def output(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """o, not yet rounded, m, l and lse, float32."""
         m, l = self.m.reshape(-1), self.l.reshape(-1)
-        o, lse = np.empty((m.size, self.acc.shape[2]), np.float32), np.empty_like(m)
-        softmax.normalise(self.acc.reshape(o.shape), m, l, o)
+        acc = np.ascontiguousarray(turned(self.acc)).reshape(m.size, -1)
+        o, lse = np.empty_like(acc), np.empty_like(m)
+        softmax.normalise(acc, m, l, o)
         softmax.log_sums(m - self.offset, l, lse)
         return o * np.float32(self.call.v_scale), m, l, lse
