@@ -10,6 +10,9 @@ import pytest
 
 import lpsim as lp
 import oracle
+from lpsim._jit import njit
+from lpsim.scalar import decode as lp_decode
+from lpsim.scalar import encode as lp_encode
 from rows import ROWS, WIDE
 
 FORMATS = {**ROWS, **WIDE}
@@ -110,6 +113,15 @@ CASES = [
     ("int 257", 257, "bf16", {}, 0x4380),
     ("int 259", 259, "bf16", {}, 0x4382),
     ("2^-15 to fp16", f32(0x38000000), "fp16", {}, 0x0200),
+    ("half a step above 1", 1.00048828125, "fp16", {}, 0x3C00),
+    ("half a step above 1, ties away", 1.00048828125, "fp16", RNA, 0x3C01),
+    ("tf32 half a step above 1", f32(0x3F801000), "tf32", {}, 0x3F800000),
+    ("tf32 half a step above 1, ties away", f32(0x3F801000), "tf32", RNA, 0x3F802000),
+    ("tf32 half a step above 1, truncated", f32(0x3F801000), "tf32", RTZ, 0x3F800000),
+    ("tf32 above half", f32(0x3F801001), "tf32", {}, 0x3F802000),
+    ("tf32 above half, ties away", f32(0x3F801001), "tf32", RNA, 0x3F802000),
+    ("tf32 above half, truncated", f32(0x3F801001), "tf32", RTZ, 0x3F800000),
+    ("three stays three in fp32", 3.0, "fp32", {}, 0x40400000),
 ]
 
 
@@ -239,7 +251,24 @@ def test_fma_in_float32_is_not_a_bf16_fma():
     assert two_steps != wanted, "else this test sees nothing"
 
 
-def test_products_round_by_the_mode_of_the_call():
-    a, b = lp.decode(0x3FA0, "bf16"), lp.decode(0x3FCE, "bf16")
-    assert int(lp.encode(lp.mul(a, b, "bf16"), "bf16")) == 0x4001
-    assert int(lp.encode(lp.mul(a, b, "bf16", rounding="rtz"), "bf16")) == 0x4000
+PRODUCTS = [(0x3FA0, 0x3FCE, 0x4001, 0x4000), (0x4050, 0x3F99, 0x4079, 0x4078)]
+
+
+@pytest.mark.parametrize(("a", "b", "nearest", "truncated"), PRODUCTS)
+def test_products_round_by_the_mode_of_the_call(a, b, nearest, truncated):
+    x, y = lp.decode(a, "bf16"), lp.decode(b, "bf16")
+    assert int(lp.encode(lp.mul(x, y, "bf16"), "bf16")) == nearest
+    assert int(lp.encode(lp.mul(x, y, "bf16", rounding="rtz"), "bf16")) == truncated
+
+
+def test_a_round_trip_survives_the_compiler():
+    """pi to bf16 and back is 3.140625, inside a compiled function too: roundings are integers, not casts."""
+    bf16 = FORMATS["bf16"]
+
+    @njit
+    def there_and_back(x, fmt):
+        return lp_decode(lp_encode(x, fmt), fmt)
+
+    pi = np.float32(np.pi)
+    assert there_and_back(pi, bf16) == 3.140625 == lp.decode(lp.encode(pi, "bf16"), "bf16")
+    assert lp_encode(pi, bf16) == 0x4049

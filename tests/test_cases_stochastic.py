@@ -9,6 +9,7 @@ import pytest
 import lpsim as lp
 import oracle
 from loops import make_policy, numbers, round_all
+from lpsim.core.loops import fill_words
 from oracle import Value
 from probes import differences, expected
 from rows import ROWS, WIDE
@@ -137,6 +138,10 @@ def test_two_tensors_with_one_seed_have_other_words():
     a, b = (lp.encode(x, "bf16", rounding=lp.stochastic(bits=16, seed=9, stream=s)) for s in (0, 1))
     agree = int(np.count_nonzero(a == b))
     assert abs(agree - x.size / 2) < 6 * 128, agree  # six standard deviations of a fair coin
+    words = np.empty((2, x.size), np.int64)
+    for stream in (0, 1):
+        fill_words(words[stream], 0, np.uint64(9), stream, 0, 32)
+    assert np.count_nonzero(words[0] == words[1]) <= 1  # 2^16 pairs of 32-bit words: chance is 2^-16
 
 
 def test_words_do_not_depend_on_shape_split_or_threads():
