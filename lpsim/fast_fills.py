@@ -1,24 +1,28 @@
 """The vectorised ways to fill a piece of a result; None where there is none and `fills` takes the plain loops."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import formats
 from .core import fast_loops, fast_modes, fast_narrow, fast_operations, fast_plan, fast_prefix, loops, philox_lanes
 from .formats import FORMATS, Format
+from .formats import fits as _fits
 from .policies import IEEE, RNE, SR_A, Stochastic
 from .target import Target
 
 FP32, FP64, BF16 = FORMATS["fp32"], FORMATS["fp64"], FORMATS["bf16"]
 
 
+fits = lru_cache(maxsize=512)(_fits)  # compares Fractions: 20 us, in every call
+
+
 class Kernels(NamedTuple):
     """The vectorised twins of an operation's plain loop."""
 
     any: Callable  #: any float32 operands
-    grid: Callable | None = None  #: the same, faster where they lie on the grid of bf16
+    grid: Callable | None = None  #: the same to bf16 or less, faster where they lie on its grid
     codes: Any = None  #: codes of bf16
 
 
@@ -29,7 +33,7 @@ OPERATIONS = {
     loops.mul: Kernels(fast_operations.mul32, fast_narrow.mul_any, fast_narrow.mul),
     loops.div: Kernels(fast_operations.div32, fast_narrow.div_any, fast_narrow.div),
     loops.sqrt: Kernels(fast_operations.sqrt32, fast_narrow.sqrt_any, fast_narrow.sqrt),
-    loops.fma: Kernels(fast_operations.fma32),
+    loops.fma: Kernels(fast_operations.fma32, fast_narrow.fma_any),
 }
 
 
@@ -57,7 +61,7 @@ def into(out: np.ndarray, dtype, fill: Callable[[np.ndarray], None]) -> None:
 def encode(target: Target, source: Format) -> Fill | None:
     """The cast from binary32, from binary64, or from a format that binary32 holds."""
     fmt, policy = target.fmt, target.policy
-    from_32 = formats.fits(source, FP32)
+    from_32 = fits(source, FP32)
     if target.noise is not None:
         return _stochastic(target, target.noise, from_32)
     kernel, plan = _pick(fmt, policy, from_32)
@@ -89,11 +93,11 @@ def _plain_cast(kernel, plan, source: Format, from_32: bool) -> Fill:
 
 def _stochastic(target: Target, noise: Stochastic, from_32: bool) -> Fill | None:
     """The cast to codes with random words, keyed or given."""
-    plan, kernel = fast_plan.grid(target.fmt, target.policy, 53), fast_modes.encode_stochastic
-    arguments = ()
-    if from_32 and noise.words is None and (narrow := fast_plan.prefix(target.fmt, target.policy)) is not None:
-        plan, kernel, arguments = narrow, fast_prefix.encode_stochastic, (noise.bits,)
-    return None if plan is None else _with_words(kernel, plan, arguments, target, noise, from_32)
+    plan = fast_plan.prefix(target.fmt, target.policy)
+    if plan is not None and from_32 and noise.words is None:
+        return _with_words(fast_prefix.encode_stochastic, plan, (noise.bits,), target, noise, from_32)
+    plan = fast_plan.grid(target.fmt, target.policy, 53)
+    return None if plan is None else _with_words(fast_modes.encode_stochastic, plan, (), target, noise, from_32)
 
 
 def _with_words(kernel, plan, arguments, target: Target, noise: Stochastic, from_32: bool) -> Fill:
@@ -156,13 +160,13 @@ def operation(target: Target, loop, sources: list[Format]) -> Fill | None:
     wide = fast_plan.grid(fmt, policy, 53)
     if loop not in OPERATIONS or wide is None or policy.rounding != RNE:
         return None
-    if not all(formats.fits(source, FP32) for source in sources):
+    if not all(fits(source, FP32) for source in sources):
         return None
     kernels = OPERATIONS[loop]
     narrow = fast_plan.prefix(fmt, policy) if policy.overflow == IEEE and fmt.precision <= BF16.precision else None
     if narrow is None or kernels.grid is None:
         return _on_float32(kernels.any, (wide,), sources)
-    if fmt == BF16 and set(sources) == {BF16}:
+    if fmt == BF16 and set(sources) == {BF16} and kernels.codes is not None:
         return _on_bf16(kernels, narrow, wide)
     return _on_float32(kernels.grid, (narrow, wide), sources)
 

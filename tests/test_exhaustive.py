@@ -35,6 +35,11 @@ def upper_halves(values: np.ndarray) -> np.ndarray:
     return (bits >> np.uint32(16)).astype(np.uint16)
 
 
+def binary64_bits(values: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        return fills.bits_of(values)
+
+
 def same_or_both_nan(a: np.ndarray, b: np.ndarray) -> bool:
     nans = [(codes & np.uint16(0x7FFF)) > np.uint16(0x7F80) for codes in (a, b)]
     return bool(np.all((a == b) | (nans[0] & nans[1])))
@@ -49,16 +54,18 @@ def test_bf16_pairs(operation, record_property):
     foreign, to_odd = foreign.get(operation, np.divide), getattr(fast_operations, f"{operation}32")
     b_codes = np.tile(ALL_BF16, ROWS_AT_ONCE)
     b, b16 = as_values(b_codes), b_codes.view(ml_dtypes.bfloat16)
-    wide, narrow = np.empty_like(b), np.empty_like(b16)
+    wide, values, narrow = np.empty_like(b), np.empty_like(b), np.empty_like(b16)
     for first in range(0, 1 << 16, ROWS_AT_ONCE):
         a_codes = np.repeat(ALL_BF16[first : first + ROWS_AT_ONCE], 1 << 16)
         a = as_values(a_codes)
         ours(a_codes.view(ml_dtypes.bfloat16), b16, "bf16", out=narrow)
+        ours(a, b, "bf16", out=values)
         to_odd(a, b, wide, plan)
         with np.errstate(all="ignore"):
             witness = foreign(a, b).astype(ml_dtypes.bfloat16).view(np.uint16)
         found = narrow.view(np.uint16)
         assert np.array_equal(found, upper_halves(wide)), first
+        assert np.array_equal(values.view(np.uint32), wide.view(np.uint32)), first
         assert same_or_both_nan(found, witness), first
 
 
@@ -69,10 +76,10 @@ def test_bf16_pairs_of_the_plain_core(operation, record_property):
     rows = ALL_BF16[::61]
     record_property("inputs", rows.size << 16)
     b = as_values(ALL_BF16)
-    b_bits, codes = fills.bits_of(b), np.empty(b.size, np.int64)
+    b_bits, codes = binary64_bits(b), np.empty(b.size, np.int64)
     for row in rows:
-        a = np.full_like(b, as_values(row[None])[0])
-        assert not loop(fills.bits_of(a), b_bits, codes, BF16, target.policy, target.words(0, 0))
+        a = np.repeat(as_values(row[None]), b.size)
+        assert not loop(binary64_bits(a), b_bits, codes, BF16, target.policy, target.words(0, 0))
         assert np.array_equal(upper_halves(getattr(arrays, operation)(a, b, "bf16")), codes), hex(row)
 
 

@@ -130,6 +130,9 @@ def test_operations_on_the_grid(name, operation):
     codes = [rng.integers(0, 1 << 16, 9000).astype(np.uint16) >> (16 - fmt.bits) for _ in range(OPERATIONS[operation])]
     codes[0][100:2000] = codes[-1][100:2000] ^ (codes[0][100:2000] & np.uint16(0x81FF >> (16 - fmt.bits)))  # cancel
     operands = [(c.astype(np.uint32) << np.uint32(32 - fmt.bits)).view(np.float32) for c in codes]
+    for x in operands:  # blocks of ordinary numbers, which fma treats apart, and one with a product below 2^-126
+        x[2048:6144] = rng.choice([1.0, -1.5, 0.75, 0.0, -0.0, 1.5 * 2.0**127, 2.0**-20], 4096)
+    operands[0][5001] = operands[min(1, len(operands) - 1)][5001] = 2.0**-68
     for step in (0, 1):
         operands[0].view(np.uint32)[5000] += np.uint32(step)  # off the grid, in the third block
         target, loop = Target(fmt, {"nan": "ones" if step else "canonical"}), getattr(loops, operation)

@@ -1,11 +1,12 @@
-"""Vectorised operations whose operands lie on the grid of bf16, or of a narrower upper part of binary32.
+"""Vectorised operations to bf16, or to a narrower upper part of binary32, in binary32 itself.
 
-binary32 then does the operation, and its result is rounded once more, harmlessly: 24 >= 2 p + 2 (Figueroa, SIGNUM
-1995), and for p <= 8 in the subnormal range too: a product has 2 p bits, and binary32 keeps all of those that
-reach a midpoint; a quotient stays 2^-142 away from every midpoint. All 2^32 pairs of bf16 are checked by
-`scripts/exhaustive_report.py`. fma is not among these: its sum has too many bits.
+Operands on the target's grid: binary32 does the operation, and its result is rounded once more, harmlessly:
+24 >= 2 p + 2 (Figueroa, SIGNUM 1995), and for p <= 8 in the subnormal range too: a product has 2 p bits, and
+binary32 keeps all of those that reach a midpoint; a quotient stays 2^-142 away from every midpoint.
+Sums of any float32, and fma where the product is exact, are rounded to odd first, which is harmless too.
+All 2^32 pairs of bf16 are walked by tests/test_exhaustive.py.
 
-Arrays: float32, or uint16 holding codes of bf16; operands and out alike. plan: fast_plan.prefix, nearest, to infinity.
+plan: fast_plan.prefix, nearest, overflow to infinity; wide: fast_plan.grid(..., 53) of the same format and policy.
 """
 
 import numpy as np
@@ -14,9 +15,9 @@ from numba.core import types
 
 from .._jit import njit
 from .fast_lanes import shift_left, shift_right
-from .fast_operations import add32, div32, mul32, sqrt32, sub32
+from .fast_operations import div32, fma32, mul32, sqrt32
 from .fast_prefix import INFINITY, MAGNITUDE
-from .intrinsics import _intrinsic, f32_to_bits, inlined, select
+from .intrinsics import _intrinsic, bits_to_f32, f32_to_bits, inlined, select
 
 u32, u64, i32, f32 = np.uint32, np.uint64, np.int32, np.float32
 BLOCK = 2048  # elements looked at, then computed: they stay in the first-level cache
@@ -59,6 +60,21 @@ def _nearest(r, a, b, plan):
     nan = u32(u32(plan.nan) | u32(nan_word & u32(plan.nan_keep)))
     word = select(i32(w & u32(MAGNITUDE)) > i32(INFINITY), nan, rounded)
     return shift_left(shift_right(word, drop), drop)
+
+
+@inlined
+def _sum_to_odd(a, b):
+    """float32 a + b rounded to odd, as `fast_operations._sum` in binary64: exact for any operands."""
+    s = f32(a + b)
+    t = f32(s - a)
+    rest = f32(f32(a - f32(s - t)) + f32(b - t))
+    bits = i32(f32_to_bits(s))
+    toward = select((rest > f32(0.0)) == (s > f32(0.0)), i32(1), i32(-1))
+    inexact = (rest != f32(0.0)) & (i32(bits & i32(1)) == i32(0)) & (f32(rest - rest) == f32(0.0))
+    return bits_to_f32(i32(bits + select(inexact, toward, i32(0))))
+
+
+# Operands on the grid: float32, or uint16 holding codes of bf16; operands and out alike.
 
 
 @njit
@@ -110,31 +126,55 @@ def sqrt(a, out, plan):
         out[i] = _store(_nearest(f32(np.sqrt(x)), x, x, plan), a[i])
 
 
-# float32 operands that may or may not lie on the grid: block by block, the quick way where they do.
+# Any float32.
 
 
 @njit
 def add_any(a, b, out, plan, wide):
-    """out = float32 a + b rounded once. wide: fast_plan.grid(..., 53) of the same format and policy."""
-    for start in range(0, out.size, BLOCK):
-        stop = min(start + BLOCK, out.size)
-        x, y, z = a[start:stop], b[start:stop], out[start:stop]
-        if on_grid(x, plan) and on_grid(y, plan):
-            add(x, y, z, plan)
-        else:
-            add32(x, y, z, wide)
+    """out = float32 a + b rounded once."""
+    for i in range(u64(out.size)):
+        out[i] = _store(_nearest(_sum_to_odd(a[i], b[i]), a[i], b[i], plan), a[i])
 
 
 @njit
 def sub_any(a, b, out, plan, wide):
     """out = float32 a - b rounded once."""
+    for i in range(u64(out.size)):
+        out[i] = _store(_nearest(_sum_to_odd(a[i], -b[i]), a[i], b[i], plan), a[i])
+
+
+@njit
+def exact_products(a, b, plan):
+    """True if all of a and b lie on the grid and binary32 holds their products: none overflows or is subnormal."""
+    below, seen = u32((1 << plan.drop) - 1), u32(0)
+    smallest, largest = bits_to_f32(1 << 23), bits_to_f32(INFINITY - 1)
+    for i in range(u64(a.size)):
+        product = bits_to_f32(u32(f32_to_bits(f32(a[i] * b[i])) & u32(MAGNITUDE)))
+        held = (product >= smallest) & (product <= largest) | (a[i] == f32(0.0)) | (b[i] == f32(0.0))
+        seen |= select(held, u32(u32(f32_to_bits(a[i]) | f32_to_bits(b[i])) & below), u32(1))
+    return seen == u32(0)
+
+
+@njit
+def _fma(a, b, c, out, plan):
+    for i in range(u64(out.size)):
+        product = f32(a[i] * b[i])
+        out[i] = _store(_nearest(_sum_to_odd(product, c[i]), product, c[i], plan), a[i])
+
+
+# Any float32, block by block: the quick way where the operands lie on the grid.
+
+
+@njit
+def fma_any(a, b, c, out, plan, wide):
+    """out = float32 a * b + c rounded once."""
     for start in range(0, out.size, BLOCK):
         stop = min(start + BLOCK, out.size)
-        x, y, z = a[start:stop], b[start:stop], out[start:stop]
-        if on_grid(x, plan) and on_grid(y, plan):
-            sub(x, y, z, plan)
+        x, y, z, r = a[start:stop], b[start:stop], c[start:stop], out[start:stop]
+        if exact_products(x, y, plan):
+            _fma(x, y, z, r, plan)
         else:
-            sub32(x, y, z, wide)
+            fma32(x, y, z, r, wide)
 
 
 @njit

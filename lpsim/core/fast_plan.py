@@ -5,6 +5,7 @@ one bit of precision, formats with no NaN to answer with, and grids that the sou
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from .. import formats
@@ -63,6 +64,7 @@ class Prefix(NamedTuple):
     negative: int
 
 
+@lru_cache(maxsize=512)
 def grid(fmt: Format, policy: Policy, precision: int) -> Plan | None:
     """The Plan for a source of this precision (24: binary32, 53: binary64); None where it does not apply."""
     if not _covered(fmt, policy) or not _wide_enough(fmt, precision):
@@ -92,6 +94,7 @@ def grid(fmt: Format, policy: Policy, precision: int) -> Plan | None:
     )
 
 
+@lru_cache(maxsize=512)
 def prefix(fmt: Format, policy: Policy) -> Prefix | None:
     """The Prefix for a cast from binary32 to bf16, tf32 or another format that is its upper bits; else None."""
     if not is_prefix(fmt) or not _covered(fmt, policy):
