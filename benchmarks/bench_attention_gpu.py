@@ -21,7 +21,7 @@ from triton.testing import do_bench
 
 from lpsim.recipes import PLAIN
 from lpsim_triton import attention_backward, attention_crosscheck, attention_forward
-from lpsim_triton.functional import REMEDIES
+from lpsim_triton.remedies import REMEDIES
 
 BATCH, HEADS, N = 4, 16, 4096
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}

@@ -3,6 +3,7 @@
     python -m lpsim_triton.attention_crosscheck check REPORT.json       on a machine with the GPU and Numba
     python -m lpsim_triton.attention_crosscheck run FOLDER              on the GPU: outputs into FOLDER
     python -m lpsim_triton.attention_crosscheck compare FOLDER REPORT.json     anywhere: against the emulator
+    python -m lpsim_triton.attention_crosscheck keep FOLDER RECORDINGS.npz     a few of the outputs, for tests
 
 Inputs come from integers, so both sides make the same ones. o, lse, delta, dq, dk and dv are compared bit for bit;
 a NaN equals a NaN whatever its payload. The emulator's backward starts from its own o and lse, so that an error in
@@ -23,7 +24,7 @@ import numpy as np
 
 from lpsim.recipes import dynamic
 
-from .functional import Remedy
+from .remedies import Remedy
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 RESULTS = ("o", "lse", "delta", "dq", "dk", "dv")
@@ -221,6 +222,26 @@ def recorded(folder: Path) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
                 yield i, {name: arrays[f"{i}_{name}"] for name in RESULTS}
 
 
+def worth_keeping() -> list[int]:
+    """A few configurations, small ones first, that between them show every value of every field."""
+    configs, seen, kept = configurations(), set(), []
+    by_size = sorted(range(len(configs)), key=lambda i: configs[i].heads * configs[i].n * configs[i].d)
+    for i in by_size:
+        config = configs[i]
+        shows = {*config._asdict().items(), (config.inputs, config.dtype)}
+        if shows - seen:
+            seen |= shows
+            kept.append(i)
+    return sorted(kept)
+
+
+def keep(folder: Path, path: Path) -> None:
+    """The results of `worth_keeping` from what `run` left, as one file."""
+    wanted = set(worth_keeping())
+    kept = {f"{i}_{name}": x for i, results in recorded(folder) if i in wanted for name, x in results.items()}
+    np.savez_compressed(path, **kept)  # pyright: ignore
+
+
 def compare(results: Iterator[tuple[int, dict[str, np.ndarray]]], made_by: dict[str, str]) -> dict:
     """The report: for every configuration and result how many values there are and how many differ."""
     configs = configurations()
@@ -246,6 +267,9 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["run", folder]:
             run(Path(folder))
+            return 0
+        case ["keep", folder, path]:
+            keep(Path(folder), Path(path))
             return 0
         case ["compare", folder, path]:
             made_by = json.loads((Path(folder) / "versions.json").read_text())

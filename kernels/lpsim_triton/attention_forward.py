@@ -21,8 +21,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from lpsim.recipes import PLAIN, Maximum
 
 LOG2_E = 1.4426950408889634
-HEAD_SIZES = (16, 32, 64, 128, 256)
-KEYS_OF_A_TILE = (16, 32, 64, 128)
 HEADS_TOGETHER = 4  # q, k, v and do of so many heads are 4 x 4 x n x d x 2 bytes: 17 MB for n = 4096, d = 128
 
 

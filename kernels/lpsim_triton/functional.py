@@ -5,34 +5,15 @@ inputs and outputs, and compiled and eager gradients come from the same kernels.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from lpsim.recipes import PLAIN, Maximum, dynamic
+from lpsim.recipes import Maximum
 
-# attention_forward.HEAD_SIZES and KEYS_OF_A_TILE, here again so that this module imports without triton
-HEAD_SIZES = (16, 32, 64, 128, 256)
-KEYS_OF_A_TILE = (16, 32, 64, 128)
+from .remedies import HEAD_SIZES, KEYS_OF_A_TILE, REMEDIES, Remedy
+
 DTYPES = (torch.bfloat16, torch.float16)
-
-
-class Remedy(NamedTuple):
-    """Changes to the arithmetic that remove a bias of the output or of delta; each changes bits."""
-
-    maximum: Maximum = PLAIN  #: lpsim.recipes.dynamic(beta, tolerance, guard=...)
-    delta_from: str = "O"  #: "O", or "O32": delta from the float32 output, kept for the backward pass
-    l_from: str = "exact"  #: "exact", or "rounded": l sums the weights as the dot with v takes them
-    keys: int = 128  #: keys of a tile; no remedy, but it changes bits
-
-
-REMEDIES: dict[str, Remedy] = {
-    "dynamic": Remedy(dynamic(2.0)),  # as published: NaN where every weight of a row underflows
-    "guarded": Remedy(dynamic(2.0, guard=True)),
-    "wide-o": Remedy(delta_from="O32"),
-    "rounded-l": Remedy(l_from="rounded"),
-}
 
 
 def scaled_dot_product_attention(
@@ -72,7 +53,7 @@ def _remedy(given: str | Remedy | None) -> Remedy:
             raise ValueError(f"remedy={given!r} is not known; known: {', '.join(REMEDIES)}, or a Remedy.")
         return REMEDIES[given]
     if not isinstance(given, Remedy):
-        raise TypeError(f"remedy={given!r} must be None, a name or a lpsim_triton.functional.Remedy.")
+        raise TypeError(f"remedy={given!r} must be None, a name or a lpsim_triton.remedies.Remedy.")
     if given.keys not in KEYS_OF_A_TILE:
         raise ValueError(f"Remedy.keys={given.keys!r} must be one of {KEYS_OF_A_TILE}.")
     if given.delta_from not in ("O", "O32") or given.l_from not in ("exact", "rounded"):
