@@ -43,7 +43,7 @@ test-torch:
 
 test-exhaustive:
 	@$(SETUP) plot test
-	$(PYTEST) -m "exhaustive and not torch and not gpu" --junitxml=.pytest_cache/exhaustive.xml $(PYTEST_ARGS)
+	$(PYTEST) -m "exhaustive and not torch and not gpu" -o junit_family=xunit1 --junitxml=.pytest_cache/exhaustive.xml $(PYTEST_ARGS)
 	.venv/bin/python scripts/exhaustive_report.py .pytest_cache/exhaustive.xml > docs/exhaustive.md
 
 lint:

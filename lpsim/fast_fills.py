@@ -45,7 +45,7 @@ class Fill(NamedTuple):
 
 
 BUFFER = 1 << 14  # elements in a work buffer: small enough for the cache
-DIRECT = 1 << 18  # elements at a time where nothing is buffered
+DIRECT = 1 << 19  # elements at a time where nothing is buffered
 
 
 def into(out: np.ndarray, dtype, fill: Callable[[np.ndarray], None]) -> None:
@@ -124,7 +124,8 @@ def rounded(target: Target, source: Format) -> Fill | None:
     if policy.rounding >= SR_A:
         return None
     if plan is not None:
-        kernel, dtype = fast_prefix.round_mode, np.float32
+        shortest = policy.rounding == RNE and policy.overflow == IEEE
+        kernel, dtype = fast_prefix.round_nearest if shortest else fast_prefix.round_mode, np.float32
     elif policy.rounding != RNE:
         return None
     elif not wide and (plan := fast_plan.grid(fmt, policy, 24)) is not None:

@@ -59,6 +59,16 @@ def decode(fmt: Format) -> Fill:
             into(out, np.float32, lambda values: fast_decode.decode_prefix(codes, values, up))
 
         return Fill(shift, DIRECT)
+    if 8 < fmt.bits <= 16 and formats.exponent_bits(fmt) <= 7 and fmt == formats.ieee(fmt.bits, fmt.precision):
+        up, special = 24 - fmt.precision, formats.max_finite(fmt) + 1
+        scale = np.float32(2.0 ** (127 - fmt.exponent_bias))
+
+        def multiply(operands, out, start):
+            codes = np.ascontiguousarray(operands[0])
+            sign_shift = 32 - fmt.bits
+            into(out, np.float32, lambda x: fast_decode.decode_ieee(codes, x, up, scale, special, sign_shift))
+
+        return Fill(multiply, DIRECT)
     if fmt.bits <= 16:
         table = values_of_codes(fmt)
 

@@ -1,6 +1,7 @@
 """The vectorised casts and operations against the plain loops: every format, every policy, the same bits."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -145,10 +146,11 @@ def test_operations_on_the_grid(name, operation):
             assert same(found, wanted.astype(bfloat16)), "bfloat16"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "ieee16p10", "ieee16p6", "ieee9p2"])
 def test_decode(name):
     """Every code (above 16 bits: some) to float32 and to float64."""
-    fmt = lookup(name)
+    found = re.fullmatch(r"ieee(\d+)p(\d+)", name)
+    fmt = ieee(int(found[1]), int(found[2])) if found else lookup(name)
     codes = np.arange(0, 1 << fmt.bits, 1 + (1 << fmt.bits >> 17), np.uint64)
     codes = (codes << np.uint64(fmt.pad)).astype(f"uint{container_bits(fmt)}")
     for dtype in (np.float32, np.float64):

@@ -54,6 +54,18 @@ def encode_nearest(x, out, plan):
 
 
 @njit
+def round_nearest(x, out, plan):
+    """out = float32 x rounded, as float32 values; as `encode_nearest`."""
+    drop, nan, nan_keep = u32(plan.drop), u32(plan.nan), u32(plan.nan_keep)
+    below, kept = u32(plan.even), shift_left(u32(0xFFFFFFFF), u32(plan.drop))
+    for i in range(u64(x.size)):
+        w = f32_to_bits(x[i])
+        rounded = u32(w + u32(below + u32(shift_right(w, drop) & u32(1))))
+        is_nan = i32(w & u32(MAGNITUDE)) > i32(INFINITY)
+        out[i] = bits_to_f32(u32(select(is_nan, u32(nan | u32(w & nan_keep)), rounded) & kept))
+
+
+@njit
 def encode_mode(x, out, plan):
     """out = codes (uint16, uint32) of float32 x, any mode but stochastic."""
     drop, pad = u32(plan.drop), u32(plan.pad)
