@@ -28,7 +28,7 @@ from .core.sum_loops import (
     Target,
 )
 from .errors import choose
-from .formats import Format
+from .formats import Format, max_finite
 from .policies import ROUNDINGS, Policy
 from .target import code_format
 
@@ -117,11 +117,20 @@ def resolve(order: Order, n: int, fmt: Format, accumulate: Format, policy: Polic
         size,
         int(order.partial is not None and blocks > 1),
         int(rounded_to != fmt),
-        Target(within, inside, WITHIN),
-        Target(accumulate, policy, ACROSS),
-        Target(order.partial or accumulate, policy, PARTIAL),
-        Target(fmt, policy, FINAL),
+        _target(within, inside, WITHIN),
+        _target(accumulate, policy, ACROSS),
+        _target(order.partial or accumulate, policy, PARTIAL),
+        _target(fmt, policy, FINAL),
     )
+
+
+def _target(fmt: Format, policy: Policy, level: int) -> Target:
+    """Where results are normal, lie below the last binade, and are rounded to nearest even, binary64 helps to round."""
+    plain = policy.rounding == ROUNDINGS["rne"] and not (policy.flush_in or policy.flush_out)
+    if not (plain and fmt.signed and fmt.subnormals and fmt.precision >= 2):  # one bit: the even *code* decides ties
+        return Target(fmt, policy, level, 0, 0, 0)
+    lowest, highest = 1 - fmt.exponent_bias, (max_finite(fmt) >> (fmt.precision - 1)) - fmt.exponent_bias - 1
+    return Target(fmt, policy, level, 53 - fmt.precision, max(lowest + 1023, 1), min(highest + 1023, 2045))
 
 
 def roundings(plan: Plan, n: int, kind: int) -> int:

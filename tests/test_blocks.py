@@ -113,6 +113,16 @@ def test_nvfp4(given):
             assert oracle.number(float(values[i, j])) == oracle.Value(exact.sign, exact.magnitude * factor)
 
 
+def test_nvfp4_divides_by_the_exact_product_of_its_scales():
+    """Ties of elements, and a product of scales that no float32 holds: rounded to one, no tie would be left."""
+    whole = np.float32(3e-3)
+    factor = float(whole) * 1.125
+    assert float(np.float32(factor)) != factor
+    found = encode(np.array([6, 2.5, 3.5, 1.75, 1.25, 0.75, 0.25, 5] * 2) * factor, "nvfp4", tensor_scale=whole)
+    assert lp.decode(found.scales, "ue4m3").tolist() == [1.125]
+    assert lp.decode(found.codes[:8], "e2m1").tolist() == [6, 2, 4, 2, 1, 1, 0, 4]
+
+
 def test_nvfp4_of_zeros():
     found = encode(np.array([0.0, -0.0] * 8), "nvfp4")
     assert found.tensor_scale == 1

@@ -14,7 +14,10 @@ from .._jit import njit
 from ..formats import Format
 from ..policies import Policy
 from . import arith
+from .bits import mask
 from .codec import pack_f64, unpack, unpack_f64
+from .exactsum import two_sum
+from .intrinsics import bits_to_f64, f64_to_bits
 from .rounding import round_to
 
 SEQUENTIAL, KAHAN, PAIRWISE, TREE, HALVES = range(5)
@@ -28,6 +31,9 @@ class Target(NamedTuple):
     fmt: Format
     policy: Policy
     level: int
+    drop: int  #: bits of a binary64 that are cut off where `_quick` applies; 0: it never does
+    lowest: int  #: binary64 exponent fields of the results to which it applies
+    highest: int
 
 
 class Plan(NamedTuple):
@@ -45,16 +51,40 @@ class Plan(NamedTuple):
 
 
 @njit
-def _done(op, a, b, c, step, to, steps, state):
-    """The rounded result as bits of binary64; the step is written down."""
-    n = unpack(step.code, to.fmt)
-    result = pack_f64(n.kind, n.sign, n.exp, n.sig)
+def _quick(bits, to):
+    """(1, bits of binary64 rounded to nearest even), or (0, bits) outside the normal range of to.fmt."""
+    field = (bits >> 52) & 0x7FF
+    if field < to.lowest or field > to.highest:
+        return 0, bits
+    return 1, ((bits + (1 << (to.drop - 1)) - 1 + ((bits >> to.drop) & 1)) >> to.drop) << to.drop
+
+
+@njit
+def _odd_sum(a, b):
+    """Bits of a + b rounded to odd in binary64, which no later rounding to 51 bits or fewer can tell from the sum."""
+    high, low = two_sum(bits_to_f64(a), bits_to_f64(b))
+    bits = np.int64(f64_to_bits(high))
+    if low != 0.0 and (bits & 1) == 0:
+        bits += 1 if (low > 0.0) == (high > 0.0) else -1
+    return bits
+
+
+@njit
+def _note(op, a, b, c, result, to, steps, state):
+    """The result; the step is counted, and written down if there is room."""
     k = state[0]
     if k < steps.shape[0]:
         steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3], steps[k, 4], steps[k, 5] = op, a, b, c, result, to.level
     state[0] = k + 1
-    state[1] |= step.lost
     return result
+
+
+@njit
+def _done(op, a, b, c, step, to, steps, state):
+    """The rounded result as bits of binary64."""
+    n = unpack(step.code, to.fmt)
+    state[1] |= step.lost
+    return _note(op, a, b, c, pack_f64(n.kind, n.sign, n.exp, n.sig), to, steps, state)
 
 
 @njit
@@ -73,6 +103,13 @@ def cast(a, to, words, steps, state):
 @njit
 def add(a, b, to, words, steps, state):
     """a + b rounded."""
+    if to.drop > 0:
+        total = _odd_sum(a, b)
+        done, result = _quick(total, to)
+        if (total << 1) == 0:  # a sum of zero is exact, and binary64 knows its sign
+            done, result = 1, total if to.fmt.negative_zero else total & 0
+        if done:
+            return _note(ADD, a, b, 0, result, to, steps, state)
     step = arith.add(unpack_f64(a), unpack_f64(b), to.fmt, to.policy, _word(words, state))
     return _done(ADD, a, b, 0, step, to, steps, state)
 
@@ -87,6 +124,10 @@ def sub(a, b, to, words, steps, state):
 @njit
 def mul(a, b, to, words, steps, state):
     """a * b rounded."""
+    if to.drop > 0 and ((a | b) & mask(27)) == 0:  # at most 26 bits each: the product is exact
+        done, result = _quick(np.int64(f64_to_bits(bits_to_f64(a) * bits_to_f64(b))), to)
+        if done:
+            return _note(MUL, a, b, 0, result, to, steps, state)
     step = arith.mul(unpack_f64(a), unpack_f64(b), to.fmt, to.policy, _word(words, state))
     return _done(MUL, a, b, 0, step, to, steps, state)
 
