@@ -18,8 +18,10 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from . import attention_backward_async as overlapping
 from .attention_delta import delta_of
-from .attention_forward import HEADS_TOGETHER, Rule, described, log2_scale, tile_position
+from .attention_forward import tile_position
+from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
 
 DS_BYTES = 1 << 31  # if ds is larger than this, it is computed twice instead of stored
 
@@ -220,8 +222,6 @@ def fill_dk_dv(q, k, v, do, stored, lse, delta, dk, dv, rule: Rule, tile: Tile) 
     kv_heads, n_keys = k.shape[1], k.shape[2]
     rows, keys, warps, stages, overlapped = tile
     if overlapped:
-        from . import attention_backward_async as overlapping
-
         ds = None if stored is None else ds_tiles(stored, n, overlapping.OWN.value, rows)
         overlapping.launch_dk_dv(q, k, v, do, ds, lse, delta, dk, dv, rule, rows, stages)
         return
@@ -240,8 +240,6 @@ def fill_dq(q, k, v, do, lse, delta, dq, rule: Rule, tile: Tile) -> None:
     batch, heads, n, d = q.shape
     rows, keys, warps, stages, overlapped = tile
     if overlapped:
-        from . import attention_backward_async as overlapping
-
         overlapping.launch_dq(q, k, v, do, lse, delta, dq, rule, keys, stages)
         return
     tiles = triton.cdiv(n, rows)

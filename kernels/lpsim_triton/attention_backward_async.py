@@ -15,8 +15,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from .attention_forward import HEADS_TOGETHER, Rule, log2_scale
 from .attention_forward_async import barriers, described_here, position, with_layout
+from .attention_tiles import HEADS_TOGETHER, Rule, log2_scale
 
 OWN = gl.constexpr(64)  # keys of a group of warps in the dk, dv kernel, query rows in the dq kernel
 

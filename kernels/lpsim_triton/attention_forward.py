@@ -12,16 +12,12 @@ a masked weight of 0 times Inf is NaN, as in every tiled kernel.)
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from lpsim.recipes import PLAIN, Maximum
-
-LOG2_E = 1.4426950408889634
-HEADS_TOGETHER = 4  # q, k, v and do of so many heads are 4 x 4 x n x d x 2 bytes: 17 MB for n = 4096, d = 128
+from .attention_forward_async import launch
+from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
 
 
 @triton.jit
@@ -148,36 +144,11 @@ class Tuning(NamedTuple):
     overlapped: bool = False  #: attention_forward_async, with `stages` buffers; rows and warps are its own then
 
 
-class Rule(NamedTuple):
-    """What changes bits, and is not in q, k and v."""
-
-    causal: bool
-    scale: float  #: of the scores
-    keys: int = 128  #: of a tile
-    maximum: Maximum = PLAIN
-    l_from: str = "exact"  #: the weights that l sums: exact, or rounded (as the second dot takes them)
-
-
 def default_tuning(head: int, keys: int, n: int, n_keys: int) -> Tuning:
     """For an H200; see docs/gpu-attention.md."""
     if head >= 128 and keys >= 64 and head * keys <= 128 * 128 and min(n, n_keys) >= 128:
         return Tuning(128, 4, 3 if head * keys <= 128 * 64 else 2, overlapped=True)
     return Tuning(128, 8, 1) if head * keys > 128 * 128 else Tuning(64, 4, 2)
-
-
-def log2_scale(scale: float) -> float:
-    """RN32(RN32(scale) * RN32(log2 e)), what scores are multiplied by."""
-    return float(np.float32(scale) * np.float32(LOG2_E))
-
-
-def described(x: torch.Tensor, rows: int) -> TensorDescriptor:
-    """x (batch, heads, n, d) for the copy engine, a block being `rows` of one head; a copy of x where it cannot
-    read x in place: features not contiguous, rows or the start not aligned to 16 bytes, or a repeated dimension."""
-    steps = [step if size > 1 else 16 for step, size in zip(x.stride(), x.shape, strict=True)]
-    if x.stride(-1) != 1 or x.data_ptr() % 16 or any(step <= 0 or step % 8 for step in steps[:-1]):
-        x = x.contiguous()
-        steps = list(x.stride())
-    return TensorDescriptor(x, list(x.shape), [*steps[:-1], 1], [1, 1, rows, x.shape[-1]])
 
 
 def forward(
@@ -197,9 +168,7 @@ def forward(
     o_wide = torch.empty(o.shape if wide_o else (0,), dtype=torch.float32, device=q.device)
     lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
     if overlapped:
-        from . import attention_forward_async  # which imports from here
-
-        attention_forward_async.launch(q, k, v, o, o_wide, lse, rule, wide_o, stages)
+        launch(q, k, v, o, o_wide, lse, rule, wide_o, stages)
         return o, o_wide, lse
     tiles = triton.cdiv(n, rows)
     beta, tolerance, guard = rule.maximum.beta, rule.maximum.tolerance, rule.maximum.guard

@@ -18,7 +18,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from .attention_forward import HEADS_TOGETHER, Rule, described, log2_scale
+from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
 
 ROWS = gl.constexpr(64)  # of a group of warps
 

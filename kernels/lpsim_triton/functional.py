@@ -100,8 +100,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> None:
 
 
 def _rule(causal: bool, scale: float, keys: int, beta: float, tolerance: float, guard: bool, l_from: str):
-    """attention_forward.Rule. Triton is imported here: the operators exist, and explain themselves, without it."""
-    from .attention_forward import Rule
+    """attention_tiles.Rule. Triton is imported here: the operators exist, and explain themselves, without it."""
+    from .attention_tiles import Rule
 
     return Rule(causal, scale, keys, Maximum(beta, tolerance, guard), l_from)
 
@@ -135,7 +135,7 @@ def _backward(
     q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from . import attention_backward
-    from .attention_forward import Rule
+    from .attention_tiles import Rule
 
     with torch.cuda.device(q.device):
         return attention_backward.backward(q, k, v, o, lse, do, Rule(causal, scale))

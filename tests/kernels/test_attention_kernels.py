@@ -174,6 +174,7 @@ def attention_gradients(torch, function, tensors, do):
     return out.detach(), *torch.autograd.grad(out, leaves, do)
 
 
+@pytest.mark.filterwarnings("default")  # torch.compile warns about what torch itself calls
 @pytest.mark.parametrize("remedy", [None, "guarded", "wide-o"])
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_and_eager_gradients_agree(gpu, backend, remedy):
