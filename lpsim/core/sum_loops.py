@@ -22,6 +22,7 @@ from .rounding import round_to
 
 SEQUENTIAL, KAHAN, PAIRWISE, TREE, HALVES = range(5)
 CAST, ADD, SUB, MUL, FMA = range(5)
+SIGN = np.int64(-1 << 63)
 WITHIN, ACROSS, PARTIAL, FINAL = range(4)  # which of a plan's four formats a rounding went to
 
 
@@ -101,13 +102,19 @@ def cast(a, to, words, steps, state):
 
 
 @njit
+def _quick_sum(a, b, to):
+    """`_quick` of a + b; a sum of zero is exact, and binary64 knows its sign."""
+    total = _odd_sum(a, b)
+    if (total << 1) == 0:
+        return 1, total if to.fmt.negative_zero else total & 0
+    return _quick(total, to)
+
+
+@njit
 def add(a, b, to, words, steps, state):
     """a + b rounded."""
     if to.drop > 0:
-        total = _odd_sum(a, b)
-        done, result = _quick(total, to)
-        if (total << 1) == 0:  # a sum of zero is exact, and binary64 knows its sign
-            done, result = 1, total if to.fmt.negative_zero else total & 0
+        done, result = _quick_sum(a, b, to)
         if done:
             return _note(ADD, a, b, 0, result, to, steps, state)
     step = arith.add(unpack_f64(a), unpack_f64(b), to.fmt, to.policy, _word(words, state))
@@ -117,6 +124,10 @@ def add(a, b, to, words, steps, state):
 @njit
 def sub(a, b, to, words, steps, state):
     """a - b rounded."""
+    if to.drop > 0:
+        done, result = _quick_sum(a, b ^ SIGN, to)
+        if done:
+            return _note(SUB, a, b, 0, result, to, steps, state)
     step = arith.sub(unpack_f64(a), unpack_f64(b), to.fmt, to.policy, _word(words, state))
     return _done(SUB, a, b, 0, step, to, steps, state)
 
