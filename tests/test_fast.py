@@ -146,6 +146,35 @@ def test_operations_on_the_grid(name, operation):
             assert same(found, wanted.astype(bfloat16)), "bfloat16"
 
 
+@pytest.mark.parametrize("operation", ["mul", "div", "sqrt"])
+def test_operations_near_midpoints_off_the_grid(operation):
+    """One operand is any float32, the result so near a midpoint of bf16 that binary32 rounds it there."""
+    rng = np.random.default_rng(6)
+    middle = (1 + (2 * rng.integers(0, 128, 4096) + 1) * 2.0**-8) * rng.choice([1.0, 4.0], 4096)
+    y = 1 + rng.integers(0, 128, 4096) * 2.0**-7
+    x = {"mul": middle / y, "div": middle * y, "sqrt": middle * middle}[operation].astype(np.float32)
+    operands = [x, y.astype(np.float32)][: OPERATIONS[operation]]
+    target, loop = Target("bf16", {}), getattr(loops, operation)
+    wanted = values_of(plain(loop, target, operands), BF16, np.float32)
+    for order in (1, -1) if operation == "mul" else (1,):
+        assert same(run(fills.operation(target, loop, [FP32] * len(operands)), operands[::order], np.float32), wanted)
+
+
+def test_fma_whose_product_binary32_does_not_hold():
+    """(1 + 2^-7)^2 2^-140 loses its last bit, 2^-154, in binary32; with this addend that bit lies beyond a midpoint.
+
+    And a product above the largest float32 that the addend brings back.
+    """
+    a = np.array([(1 + 2.0**-7) * 2.0**-70, 2.0**64, 1.0], np.float32)
+    b = np.array([(1 + 2.0**-7) * 2.0**-70, 2.0**64, 1.0], np.float32)
+    c = np.array([2.0**-134 - 520 * 2.0**-149, -(2.0**127), 1.0], np.float32)
+    for i in range(3):  # each in a block of its own
+        operands = [x[i : i + 1] for x in (a, b, c)]
+        found = run(fills.operation(Target("bf16", {}), loops.fma, [FP32] * 3), operands, np.float32)
+        assert found is not None
+        assert found[0] == (2.0**-133, 2.0**127, 2.0)[i]
+
+
 @pytest.mark.parametrize("name", [*NAMES, "ieee16p10", "ieee16p6", "ieee9p2"])
 def test_decode(name):
     """Every code (above 16 bits: some) to float32 and to float64."""
