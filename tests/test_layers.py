@@ -41,11 +41,10 @@ ROWS = [
         "lpsim.twostep",
         "lpsim.probability",
         "lpsim.scalar",
-        "lpsim.trace",
         "lpsim.spell",
     ],
     ["lpsim.sums", "lpsim.reductions", "lpsim.reachable", "lpsim.orders", "lpsim.dots", "lpsim.tile*", "lpsim.digest"],
-    ["lpsim.explain", "lpsim.explain.*"],
+    ["lpsim.explain", "lpsim.explain.*", "lpsim.trace"],
     ["lpsim.instructions"],  # Machine: rows and the functions above, by instruction name
     ["lpsim.attention", "lpsim.attention.*"],
     ["lpsim.training", "lpsim.training.*"],

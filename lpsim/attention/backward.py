@@ -42,6 +42,11 @@ def backward(
     rules = recipes.recipe(recipe)
     seen = visible.Options(window, mask, bias)
     call = inputs.prepare(q, k, v, rules, causal, scale, block, fmt, seen)
+    return run(call, rules, machine, o, lse, do, fmt)
+
+
+def run(call: inputs.Call, rules: recipes.Recipe, machine: str, o, lse, do, fmt) -> Backward:
+    """`backward` once q, k, v and the options are checked."""
     shape = (*call.batch, *call.q.codes.shape[1:])
     if fmt_name(call.fmt) not in inputs.MODELLED:
         raise NotModelled(f"the gradients of attention in {fmt_name(call.fmt)} are not modelled.")
@@ -56,10 +61,13 @@ def backward(
     statistics = inputs.of_shape(lse, "lse", shape[:-1], np.float32).reshape(call.q.codes.shape[:2])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         found = ARITHMETICS[rules.arithmetic](call, rules, machine, output, statistics, gradient)
-        gradients = [
-            stored(getattr(rules, site), x.reshape(_shape(call, site.lower())), call.fmt, call.dtype)
-            for site, x in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv))
-        ]
+        gradients = []
+        for site, x, axes in (("dQ", found.dq, "rf"), ("dK", found.dk, "kf"), ("dV", found.dv, "kf")):
+            x = x.reshape(_shape(call, site.lower()))
+            gradients.append(stored(getattr(rules, site), x, call.fmt, call.dtype))
+            if call.watch is not None:
+                values = stored(getattr(rules, site), x, call.fmt, np.dtype(np.float32))
+                call.see(site, getattr(rules, site), axes, None, x[None], values[None])
     return _result(call, *gradients, found.delta.reshape(shape[:-1]))
 
 

@@ -10,13 +10,14 @@ is a zero, which adds nothing to a live accumulator (unless the other factor is 
 import numpy as np
 
 from .. import dots
+from ..arrays import decode
 from ..machines import dot_row
-from ..recipes import Recipe
+from ..recipes import Recipe, Site
 from . import reductions, softmax
 from .exact import Gradients
 from .inputs import Call, Operand
 from .on_machine import WIDE, check_tile, scores, turned
-from .sites import at, operand_codes
+from .sites import operand_codes, passed
 from .visible import Tile, tiles
 
 
@@ -43,13 +44,13 @@ class Backward:
             np.copyto(p, np.float32(0), where=tile.hidden)
         v = call.spread(call.v.codes[:, tile.keys])
         dp = self.dot(self.do.codes[:, tile.rows], np.swapaxes(v, 1, 2))
-        return p, at(recipe.dP, dp, call.fmt)
+        return p, passed(call, recipe, "dP", dp, "rk", tile)
 
     def delta(self, o: np.ndarray) -> np.ndarray:
         """delta (batch, n), float32, at its site. "P" and "PV" walk over the key tiles once more."""
         call, recipe = self.call, self.recipe
         if recipe.delta_from == "O":
-            return at(recipe.delta, reductions.loaded(o, self.do.values), call.fmt)
+            return passed(call, recipe, "delta", reductions.loaded(o, self.do.values), "r", None)
         delta, again = np.zeros(self.lse.shape, np.float32), np.zeros(call.q.codes.shape, np.float32)
         for tile in tiles(call):
             p, dp = self.weights(tile)
@@ -62,7 +63,7 @@ class Backward:
                 )
         if recipe.delta_from == "PV":
             delta = reductions.accumulated(again, self.do.values)
-        return at(recipe.delta, delta, call.fmt)
+        return passed(call, recipe, "delta", delta, "r", None)
 
 
 def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.ndarray, do: Operand) -> Gradients:
@@ -81,6 +82,9 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
         p_codes, p_fmt = operand_codes(recipe.PdV, p, call.fmt)
         ds = p * (dp - delta[:, rows, None])
         ds_codes, ds_fmt = operand_codes(recipe.dS, ds, call.fmt)
+        if call.watch is not None:
+            for name, x, codes, fmt in (("PdV", p, p_codes, p_fmt), ("dS", ds, ds_codes, ds_fmt)):
+                call.see(name, getattr(recipe, name) or Site("input"), "rk", tile, x, np.asarray(decode(codes, fmt)))
         dv[:, :, keys] = _over_group(work, do.codes[:, rows], p_codes, dv[:, :, keys], p_fmt)
         dk[:, :, keys] = _over_group(work, call.q.codes[:, rows], ds_codes, dk[:, :, keys], ds_fmt)
         k = call.spread(call.k.codes[:, keys])

@@ -12,7 +12,7 @@ from . import reductions
 from .exact import Gradients
 from .inputs import Call, Operand
 from .on_nearest import exp, matmul, scores
-from .sites import at
+from .sites import passed
 from .visible import Tile, tiles
 
 
@@ -22,12 +22,12 @@ def _weights(call: Call, recipe: Recipe, tile: Tile, lse: np.ndarray, do: Operan
     if tile.hidden is not None:
         np.copyto(p, np.float32(0), where=tile.hidden)
     v = call.spread(call.v.values[:, tile.keys])
-    return p, at(recipe.dP, matmul(do.values[:, tile.rows], v), call.fmt)
+    return p, passed(call, recipe, "dP", matmul(do.values[:, tile.rows], v), "rk", tile)
 
 
 def _delta(call: Call, recipe: Recipe, o: np.ndarray, lse: np.ndarray, do: Operand) -> np.ndarray:
     if recipe.delta_from == "O":
-        return at(recipe.delta, reductions.nearest(o, do.values), call.fmt)
+        return passed(call, recipe, "delta", reductions.nearest(o, do.values), "r", None)
     delta, again = np.zeros(lse.shape, np.float32), np.zeros(call.q.values.shape, np.float32)
     for tile in tiles(call):
         p, dp = _weights(call, recipe, tile, lse, do)
@@ -38,7 +38,7 @@ def _delta(call: Call, recipe: Recipe, o: np.ndarray, lse: np.ndarray, do: Opera
             again[:, tile.rows] = again[:, tile.rows] + matmul(p, np.swapaxes(v, 1, 2))
     if recipe.delta_from == "PV":
         delta = reductions.nearest(again, do.values)
-    return at(recipe.delta, delta, call.fmt)
+    return passed(call, recipe, "delta", delta, "r", None)
 
 
 def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.ndarray, do: Operand) -> Gradients:
@@ -50,8 +50,8 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     for tile in tiles(call):
         rows, keys = tile.rows, tile.keys
         p, dp = _weights(call, recipe, tile, lse, do)
-        ds = at(recipe.dS, p * (dp - delta[:, rows, None]), call.fmt)
-        _add_tiles(dv[:, keys], at(recipe.PdV, p, call.fmt), do.values[:, rows], call)
+        ds = passed(call, recipe, "dS", p * (dp - delta[:, rows, None]), "rk", tile)
+        _add_tiles(dv[:, keys], passed(call, recipe, "PdV", p, "rk", tile), do.values[:, rows], call)
         _add_tiles(dk[:, keys], ds, call.q.values[:, rows], call)
         k = call.spread(call.k.values[:, keys])
         dq[:, rows] = dq[:, rows] + matmul(ds, np.swapaxes(k, 1, 2))

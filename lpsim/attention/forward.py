@@ -52,6 +52,11 @@ def forward(
     instructions.machine(machine)  # an unknown name is refused, also where a recipe uses no machine's rows
     seen = visible.Options(window, mask, bias)
     call = inputs.prepare(q, k, v, rules, causal, scale, block, fmt, seen, scales)
+    return run(call, rules, machine)
+
+
+def run(call: inputs.Call, rules: recipes.Recipe, machine: str) -> Forward:
+    """`forward` once its arguments are checked."""
     shape = (*call.batch, call.q.codes.shape[1])
     if rules.arithmetic == "exact":
         o, m, l, lse = exact.forward(call, rules.maximum)
@@ -64,6 +69,10 @@ def forward(
         exact_o, m, l, lse = state.output()
         exact_o = exact_o.reshape(*shape, -1)
         o = stored(rules.O, exact_o, call.fmt, call.dtype)
+        if call.watch is not None:
+            values = exact_o.astype(np.float32) if rules.O is None else np.asarray(kept.values(rules, o, call.fmt))
+            matrix = call.q.codes.shape
+            call.see("O", rules.O, "rf", None, exact_o.reshape(matrix), values.reshape(matrix))
         saved = kept.keep(rules, exact_o, o, call.fmt)
     return _result(call, (o, saved), (m, l, lse), shape, rules.base)
 

@@ -1,7 +1,7 @@
 """The arguments of an attention call, checked: q, k, v as codes and as exact float32 values."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,12 @@ class Call(NamedTuple):
     group: int  #: query heads for each key head
     torch: bool
     dtype: np.dtype  #: of q as the user passed it, and of the output
+    watch: Any = None  #: attention.watch.Watch, where the sites are traced
+
+    def see(self, name: str, site, axes: str, tile, before, after, each_tile: bool = False) -> None:
+        """A site was passed: `Watch.see`."""
+        if self.watch is not None:
+            self.watch.see(name, site, axes, tile, before, after, each_tile)
 
     def spread(self, x: np.ndarray) -> np.ndarray:
         """x of the key heads, (batch / group, ...), once for every query head."""

@@ -16,13 +16,19 @@ from ..recipes import Recipe, Sham
 from .sites import site_format
 
 
+def values(recipe: Recipe, o: np.ndarray, input_fmt: Format) -> np.ndarray:
+    """A stored output as float32."""
+    return (
+        np.asarray(arrays.decode(o, site_format(recipe.O, input_fmt))) if o.dtype.kind == "u" else o.astype(np.float32)
+    )
+
+
 def keep(recipe: Recipe, exact: np.ndarray, o: np.ndarray, input_fmt: Format) -> np.ndarray:
     """What backward takes as o; float32 of o's shape unless it is o itself. exact: before rounding, float32 or 64."""
     if recipe.kept == "O":
         return o
     wide = exact.astype(np.float32)
-    fmt = site_format(recipe.O, input_fmt)
-    rounded = np.asarray(arrays.decode(o, fmt)) if o.dtype.kind == "u" else o.astype(np.float32)
+    fmt, rounded = site_format(recipe.O, input_fmt), values(recipe, o, input_fmt)
     if recipe.kept == "fp32":
         return wide
     if recipe.kept == "pair":

@@ -9,10 +9,10 @@ import numpy as np
 from .. import dots
 from ..arrays import decode
 from ..machines import dot_row
-from ..recipes import Recipe
+from ..recipes import Recipe, Site
 from . import softmax
 from .inputs import Call
-from .sites import at, operand_codes
+from .sites import at, operand_codes, passed
 from .softmax import LOG2_E
 from .visible import Tile
 
@@ -23,10 +23,15 @@ def check_tile(recipe: Recipe, name: str, size: int, whole: int, multiple: int) 
         raise ValueError(f"recipe {recipe.name!r} needs {name} tiles of a multiple of {multiple}, got {size}.")
 
 
+def turned(x: np.ndarray) -> np.ndarray:
+    """The matrices transposed."""
+    return np.swapaxes(x, 1, 2)
+
+
 def scores(call: Call, recipe: Recipe, unit, tile: Tile) -> tuple[np.ndarray, np.float32]:
     """S of a tile, float32 (batch, rows, keys), nothing masked yet, and the factor that brings it to log2 units."""
     q, k = call.q.codes[:, tile.rows], call.spread(call.k.codes[:, tile.keys])
-    s = at(recipe.S, dots.dot(q, np.swapaxes(k, 1, 2), None, unit, call.fmt, call.fmt), call.fmt)
+    s = passed(call, recipe, "S", dots.dot(q, turned(k), None, unit, call.fmt, call.fmt), "rk", tile)
     scale = np.float32(call.scale) * LOG2_E
     if tile.bias is None:
         return s, scale
@@ -35,11 +40,6 @@ def scores(call: Call, recipe: Recipe, unit, tile: Tile) -> tuple[np.ndarray, np
 
 
 WIDE = 256  #: keys whose scores are computed at once
-
-
-def turned(x: np.ndarray) -> np.ndarray:
-    """The matrices transposed."""
-    return np.swapaxes(x, 1, 2)
 
 
 def within(tile: Tile, wide: Tile) -> bool:
@@ -82,13 +82,18 @@ class State:
         softmax.subtrahends(m, self.offset, taken)
         softmax.weights(s, scale, taken, p)
         codes, p_fmt = operand_codes(recipe.P, p, fmt)
+        if call.watch is not None:
+            before, after = p.reshape(*shape, -1), np.asarray(decode(codes, p_fmt)).reshape(*shape, -1)
+            call.see("P", recipe.P or Site("input"), "rk", tile, before, after)
         l = self.l[:, rows].reshape(-1)
         softmax.sums(np.asarray(decode(codes, p_fmt)) if recipe.l_from == "rounded" else p, alpha, l)
 
-        self.m[:, rows], self.l[:, rows] = m.reshape(shape), at(recipe.l, l, fmt).reshape(shape)
+        call.see("m", recipe.m, "r", tile, m.reshape(shape), m.reshape(shape), True)
+        self.m[:, rows] = m.reshape(shape)
+        self.l[:, rows] = passed(call, recipe, "l", l.reshape(shape), "r", tile, True)
         scaled = self.acc[:, :, rows] * alpha.reshape(shape[0], 1, shape[1])
         acc = dots.dot(turned(v), turned(codes.reshape(*shape, -1)), scaled, self.unit, fmt, p_fmt)
-        self.acc[:, :, rows] = at(recipe.acc, acc, fmt)
+        self.acc[:, :, rows] = passed(call, recipe, "acc", acc, "fr", tile, True)
 
     def _scores(self, tile: Tile) -> tuple[np.ndarray, np.float32]:
         """`scores` of the tile, cut from those of a wider one."""

@@ -14,7 +14,7 @@ from ..recipes import Recipe
 from ..threads import parallel_for
 from . import softmax
 from .inputs import Call
-from .sites import at
+from .sites import at, passed
 from .visible import Tile
 
 
@@ -42,10 +42,10 @@ def exp(x: np.ndarray) -> np.ndarray:
 def scores(call: Call, recipe: Recipe, tile: Tile) -> np.ndarray:
     """S of a tile, float32 (batch, rows, keys), at its site; masked entries as they are."""
     q, k = call.q.values[:, tile.rows], call.spread(call.k.values[:, tile.keys])
-    s = at(recipe.QK, matmul(q, k), call.fmt) * np.float32(call.scale)
+    s = passed(call, recipe, "QK", matmul(q, k), "rk", tile) * np.float32(call.scale)
     if tile.bias is not None:
         s = s + tile.bias
-    return at(recipe.S, s, call.fmt)
+    return passed(call, recipe, "S", s, "rk", tile)
 
 
 class State:
@@ -67,24 +67,24 @@ class State:
         if tile.hidden is not None:
             np.copyto(s, -np.inf, where=tile.hidden)
         m_old = self.m[:, rows]
-        m = at(recipe.m, self._maximum(m_old, s, rows), fmt)
+        m = passed(call, recipe, "m", self._maximum(m_old, s, rows), "r", tile, True)
         safe = np.where(m == -np.inf, np.float32(0), m)  # rows that have seen no key
-        p = exp(at(recipe.shift, s - safe[..., None], fmt))
+        p = exp(passed(call, recipe, "shift", s - safe[..., None], "rk", tile))
         alpha = exp(m_old - safe)
         if recipe.normalise == "before":
             total = matmul(p, np.ones((len(p), 1, p.shape[2]), np.float32))
             p = np.where(m[..., None] == -np.inf, np.float32(0), p / total)
-        rounded = at(recipe.P, p, fmt)
+        rounded = passed(call, recipe, "P", p, "rk", tile)
 
         summed = rounded if recipe.l_from == "rounded" else p
         tile_sum = matmul(summed, np.ones((len(p), 1, p.shape[2]), np.float32))[..., 0]
         if recipe.normalise == "before":
             tile_sum = total[..., 0]
-        self.l[:, rows] = at(recipe.l, alpha * self.l[:, rows] + tile_sum, fmt)
+        self.l[:, rows] = passed(call, recipe, "l", alpha * self.l[:, rows] + tile_sum, "r", tile, True)
         v = call.spread(call.v.values[:, tile.keys])
-        pv = at(recipe.PV, matmul(rounded, np.swapaxes(v, 1, 2)), fmt)
+        pv = passed(call, recipe, "PV", matmul(rounded, np.swapaxes(v, 1, 2)), "rf", tile, True)
         scaled = at(recipe.acc, self.acc[:, rows] * alpha[..., None], fmt)
-        self.acc[:, rows] = at(recipe.acc, scaled + pv, fmt)
+        self.acc[:, rows] = passed(call, recipe, "acc", scaled + pv, "rf", tile, True)
         self.m[:, rows] = m
 
     def _maximum(self, m_old: np.ndarray, s: np.ndarray, rows: slice) -> np.ndarray:

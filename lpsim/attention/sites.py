@@ -4,7 +4,7 @@ import numpy as np
 
 from .. import arrays, border
 from ..formats import FORMATS, Format, lookup
-from ..recipes import Site
+from ..recipes import Recipe, Site
 
 FP32 = FORMATS["fp32"]
 
@@ -21,6 +21,14 @@ def at(site: Site | None, x: np.ndarray, input_fmt: Format) -> np.ndarray:
     if site is None or site_format(site, input_fmt) == FP32:
         return x
     return np.asarray(arrays.round(x, site_format(site, input_fmt), rounding=site.rounding))
+
+
+def passed(call, recipe: Recipe, name: str, x: np.ndarray, axes: str, tile, each_tile: bool = False) -> np.ndarray:
+    """`at` the site of this name, seen by whoever watches; axes: of x behind the batch, as `Watch.see` has them."""
+    site = getattr(recipe, name)
+    after = at(site, x, call.fmt)
+    call.see(name, site, axes, tile, x, after, each_tile)
+    return after
 
 
 def operand_codes(site: Site | None, x: np.ndarray, input_fmt: Format) -> tuple[np.ndarray, Format]:
