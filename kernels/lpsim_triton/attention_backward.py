@@ -227,7 +227,7 @@ def fill_dk_dv(q, k, v, do, stored, lse, delta, dk, dv, rule: Rule, tile: Tile) 
         return
     ds = None if stored is None else ds_tiles(stored, n, keys, rows)
     tiles = triton.cdiv(n_keys, keys)
-    dk_dv_kernel[(tiles * batch * kv_heads,)](
+    dk_dv_kernel[(tiles * batch * kv_heads,)](  # pyright: ignore[reportIndexIssue]
         described(q, rows), described(k, keys), described(v, keys), described(do, rows), ds, lse, delta, dk, dv,
         log2_scale(rule.scale), rule.scale, kv_heads, heads // kv_heads, n, n_keys, tiles, batch * kv_heads,
         HEAD=d, ROWS=rows, KEYS=keys, CAUSAL=rule.causal, STORE=stored is not None, GROUP=HEADS_TOGETHER,
@@ -243,7 +243,7 @@ def fill_dq(q, k, v, do, lse, delta, dq, rule: Rule, tile: Tile) -> None:
         overlapping.launch_dq(q, k, v, do, lse, delta, dq, rule, keys, stages)
         return
     tiles = triton.cdiv(n, rows)
-    dq_kernel[(tiles * batch * heads,)](
+    dq_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
         described(q, rows), described(k, keys), described(v, keys), described(do, rows), lse, delta, dq,
         log2_scale(rule.scale), rule.scale, heads, heads // k.shape[1], n, k.shape[2], tiles, batch * heads,
         HEAD=d, ROWS=rows, KEYS=keys, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER,
@@ -255,7 +255,7 @@ def fill_dq_from(stored, k, dq, rule: Rule, tile: Tile) -> None:
     """dq from stored ds^T."""
     batch, heads, n, d = dq.shape
     tiles = triton.cdiv(n, tile.rows)
-    dq_from_ds_kernel[(tiles * batch * heads,)](
+    dq_from_ds_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
         ds_tiles(stored, n, tile.keys, tile.rows), described(k, tile.keys), dq, rule.scale, heads,
         heads // k.shape[1], n, k.shape[2], tiles, batch * heads,
         HEAD=d, ROWS=tile.rows, KEYS=tile.keys, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER,

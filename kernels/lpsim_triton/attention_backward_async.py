@@ -260,7 +260,7 @@ def launch_dk_dv(q, k, v, do, ds, lse, delta, dk, dv, rule: Rule, rows: int, sta
     batch, heads, n, d = q.shape
     kv_heads, n_keys = k.shape[1], k.shape[2]
     tiles = triton.cdiv(n_keys, 2 * OWN.value)
-    dk_dv_kernel[(tiles * batch * kv_heads,)](
+    dk_dv_kernel[(tiles * batch * kv_heads,)](  # pyright: ignore[reportIndexIssue]
         described_here(q, rows), described_here(k, OWN.value), described_here(v, OWN.value), described_here(do, rows),
         None if ds is None else with_layout(ds), lse, delta, dk, dv, log2_scale(rule.scale), rule.scale, kv_heads,
         heads // kv_heads, n, n_keys, tiles, batch * kv_heads, HEAD=d, ROWS=rows, CAUSAL=rule.causal,
@@ -272,7 +272,7 @@ def launch_dq(q, k, v, do, lse, delta, dq, rule: Rule, keys: int, stages: int) -
     """Fill dq; keys: of a tile."""
     batch, heads, n, d = q.shape
     tiles = triton.cdiv(n, 2 * OWN.value)
-    dq_kernel[(tiles * batch * heads,)](
+    dq_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
         described_here(q, OWN.value), described_here(k, keys), described_here(v, keys), described_here(do, OWN.value),
         lse, delta, dq, log2_scale(rule.scale), rule.scale, heads, heads // k.shape[1], n, k.shape[2], tiles,
         batch * heads, HEAD=d, KEYS=keys, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER, STAGES=stages, num_warps=4,

@@ -52,7 +52,7 @@ def delta_of(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
     batch, heads, n, d = do.shape
     delta = torch.empty((batch, heads, n), dtype=torch.float32, device=do.device)
     rows = max(16, 4096 // d)
-    delta_kernel[(triton.cdiv(n, rows), batch * heads)](
+    delta_kernel[(triton.cdiv(n, rows), batch * heads)](  # pyright: ignore[reportIndexIssue]
         o, do, delta, heads, n, *do.stride(), HEAD=d, ROWS=rows, num_warps=4, enable_fp_fusion=True
     )
     return delta

@@ -172,7 +172,7 @@ def forward(
         return o, o_wide, lse
     tiles = triton.cdiv(n, rows)
     beta, tolerance, guard = rule.maximum.beta, rule.maximum.tolerance, rule.maximum.guard
-    forward_kernel[(tiles * batch * heads,)](
+    forward_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
         described(q, rows), described(k, rule.keys), described(v, rule.keys), o, o_wide, lse,
         log2_scale(rule.scale), beta, log2_scale(tolerance), heads, heads // kv_heads, n, n_keys, tiles, batch * heads,
         HEAD=d, ROWS=rows, KEYS=rule.keys, CAUSAL=rule.causal, DYNAMIC=beta != 0.0, GUARD=guard,

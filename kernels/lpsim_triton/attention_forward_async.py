@@ -258,7 +258,7 @@ def launch(q, k, v, o, o_wide, lse, rule: Rule, wide_o: bool, stages: int) -> No
     batch, heads, n, d = q.shape
     tiles = triton.cdiv(n, 2 * ROWS.value)
     maximum = rule.maximum
-    forward_kernel[(tiles * batch * heads,)](
+    forward_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
         described_here(q, ROWS.value), described_here(k, rule.keys), described_here(v, rule.keys), o, o_wide, lse,
         log2_scale(rule.scale), maximum.beta, log2_scale(maximum.tolerance), heads, heads // k.shape[1], n, k.shape[2],
         tiles, batch * heads, HEAD=d, KEYS=rule.keys, CAUSAL=rule.causal, DYNAMIC=maximum.beta != 0.0,
