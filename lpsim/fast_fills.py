@@ -45,6 +45,7 @@ class Fill(NamedTuple):
 
 
 BUFFER = 1 << 14  # elements in a work buffer: small enough for the cache
+NOISY = 1 << 16  # elements at a time where only random words are buffered
 DIRECT = 1 << 19  # elements at a time where nothing is buffered
 
 
@@ -112,7 +113,7 @@ def _with_words(kernel, plan, arguments, target: Target, noise: Stochastic, from
         x = np.ascontiguousarray(operands[0], dtype)
         kernel(x, words, out, plan, *arguments, width)
 
-    return Fill(run, BUFFER)
+    return Fill(run, NOISY)
 
 
 def rounded(target: Target, source: Format) -> Fill | None:
@@ -152,7 +153,7 @@ def _values_with_words(plan, noise: Stochastic) -> Fill:
             lambda values: fast_prefix.round_stochastic(x, words, values, plan, noise.bits, width),
         )
 
-    return Fill(run, BUFFER)
+    return Fill(run, NOISY)
 
 
 def operation(target: Target, loop, sources: list[Format]) -> Fill | None:
