@@ -141,49 +141,41 @@ def operations() -> str:
     return table(["function", "roundings"], [[f"`{name}`", what] for name, what in OPERATIONS])
 
 
-def page() -> str:
-    for known, described in (
-        (policies.ROUNDINGS, ROUNDINGS),
-        (policies.OVERFLOWS, OVERFLOWS),
-        (policies.NANS, NANS),
-        (policies.SUBNORMALS, SUBNORMALS),
-    ):
-        assert list(known) == list(described), "a policy without a description, or the other way round"
-    return f"""# Policies: what decides a result besides the operands and the format
+TEXT = """# Policies: what decides a result besides the operands and the format
 
 Every function that rounds takes the same four keyword arguments. Nothing else decides: no global state, no
 environment variable, no dtype of an intermediate. This page is written by `scripts/policies_page.py`; its codes are
 computed there, in hexadecimal.
 
-{defaults()}
+<defaults>
 
 ## Rounding
 
-{modes()}
+<modes>
 
 Stochastic rounding needs its random integers named: `lp.stochastic(bits=, seed=, stream=)`, or `words=`. With the
 discarded fraction nu of an ulp and an integer R of n bits, the magnitude grows if floor(nu 2^n) + R >= 2^n (variant
 A, what hardware does: 2^-(n+1) ulp too low on average; B and C have no mean bias).
 `lp.stochastic_probability` and `lp.stochastic_bias` give exact numbers.
 
-{noise()}
+<noise>
 
 ## Overflow
 
 Whether a value overflows is decided after rounding: 464 is half way between 448 and 480, a tie, and goes to 448.
 
-{overflows()}
+<overflows>
 
 ## NaN
 
-{nans()}
+<nans>
 
 e4m3fnuz has one NaN, 80, whatever the policy. A format with no NaN (e2m1, e3m2, e2m3) refuses NaN with a ValueError,
 unless nan="nvidia" makes it the largest value.
 
 ## Subnormals
 
-{subnormals()}
+<subnormals>
 
 For a cast, `flush_in` means the subnormals of the source, for an operation those of its format.
 
@@ -201,16 +193,30 @@ lp.encode(x, "e4m3fn", **lp.preset("nvidia", "e4m3fn"))       # 126
 lp.encode(x, "e4m3fn", **lp.preset("ml_dtypes", "e4m3fn"))    # 127
 ```
 
-{presets()}
+<presets>
 
 Where they disagree on e4m3fn:
 
-{e4m3()}
+<e4m3>
 
 ## How often each function rounds
 
-{operations()}
+<operations>
 """
+
+
+def page() -> str:
+    for known, described in (
+        (policies.ROUNDINGS, ROUNDINGS),
+        (policies.OVERFLOWS, OVERFLOWS),
+        (policies.NANS, NANS),
+        (policies.SUBNORMALS, SUBNORMALS),
+    ):
+        assert list(known) == list(described), "a policy without a description, or the other way round"
+    text = TEXT
+    for part in (defaults, modes, noise, overflows, nans, subnormals, presets, e4m3, operations):
+        text = text.replace(f"<{part.__name__}>", part())
+    return text
 
 
 if __name__ == "__main__":
