@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import lpsim as lp
-from gradients import BF16, GRADIENTS, both, differing, small
+from gradients import BF16, GRADIENTS, both, differing, normal, small
 from lpsim import recipes
 
 
@@ -45,3 +45,16 @@ def test_torch_in_torch_out(torch):
     assert found.dk.dtype == torch.bfloat16
     for name in GRADIENTS[:3]:
         assert differing(getattr(found, name).view(torch.int16).numpy(), getattr(plain, name).view(np.int16)) == 0
+
+
+def test_infinity_reaches_only_the_tiles_that_see_it():
+    """Keys whose tile begins below row 100 do not meet its infinite dO, as in the kernel, which starts there."""
+    q, k, v, do = (normal(256, 16, seed=s) for s in (1, 2, 3, 4))
+    clean = both((q, k, v), do, "triton", causal=True)[1]
+    do[100, 3] = np.inf
+    found = both((q, k, v), do, "triton", causal=True)[1]
+    assert differing(found.dv[128:], clean.dv[128:]) == 0
+    assert differing(found.dk[128:], clean.dk[128:]) == 0
+    assert np.isnan(found.dv[:128, 3].astype(float)).any()
+    rows = np.arange(256) != 100
+    assert differing(found.dq[rows], clean.dq[rows]) == 0
