@@ -10,7 +10,8 @@ BITS = 61  # of a significand; its last bit then lies far below any cut
 def parts(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(sign, exp, sig), int64, of int64, uint64 or exact Python numbers."""
     if numbers.dtype.kind == "O":
-        rows = np.array([_fraction_parts(Fraction(x) if isinstance(x, Fraction) else Fraction(int(x))) for x in numbers.flat], np.int64).reshape(-1, 3)
+        exact = (x if isinstance(x, Fraction) else Fraction(int(x)) for x in numbers.flat)
+        rows = np.array([_fraction_parts(x) for x in exact], np.int64).reshape(-1, 3)
         return tuple(np.ascontiguousarray(column) for column in rows.T)  # type: ignore[return-value]
     sign = (numbers < 0).astype(np.int64)
     magnitude = np.where(numbers < 0, -numbers.astype(np.uint64), numbers.astype(np.uint64))

@@ -160,7 +160,7 @@ def div(a, b, fmt, policy, word):
 
 @njit
 def sqrt(a, fmt, policy, word):
-    """Square root rounded once; NaN below zero, sqrt(-0) = -0. 59 root bits, one by one, the first of which may be 0."""
+    """Square root rounded once; NaN below zero, sqrt(-0) = -0. 59 root bits, one by one; the first may be 0."""
     a = flush(a, fmt, policy)
     up = 54 - bit_length(a.sig)
     up = up + ((a.exp - up) & 1)  # an even exponent

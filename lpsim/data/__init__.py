@@ -2,6 +2,7 @@
 
 h200/flash_forward, flash_backward   runs of plain Triton flash-attention kernels (.npz arrays, .json shapes)
 h200/mma, mma_tiny                   tl.dot results over formats, paths and input distributions
+h200/attention_live                  outputs of lpsim_triton's kernels in 40 configurations, and the report of all
 h200/digests.json                    digests of unary functions over all 2^32 float32 inputs
 h200/mufu_*.i8.xz                    special functions over one binade; mufu.json holds coefficients derived from
                                      them by scripts/derive_mufu_tables.py
