@@ -33,7 +33,7 @@ _HOME = {
     "set_threads": "threads",
     "get_threads": "threads",
 }
-_MODULES = ("scalar", "formats", "explain", "blocks", "presets", "attention", "machines", "recipes", "testing")
+_MODULES = ("scalar", "formats", "explain", "blocks", "presets", "attention", "machines", "recipes", "trace", "testing")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]
