@@ -69,10 +69,14 @@ def main() -> None:
     rows = cases(Path(sys.argv[1]))
     failed = sum(not row.passed for row in rows)
     print("# Whole input spaces\n")
-    print("Made by `make test-exhaustive` (`scripts/exhaustive_report.py`); the casts over all 2^32 inputs are")
-    print("`make test-digests`, the other exhaustive tests `make test`. An input is a tuple of operands in one mode.\n")
+    print(
+        "Made by `scripts/exhaustive_report.py` (`make test-exhaustive` calls it). The casts over all 2^32 inputs are"
+    )
+    print("`make test-digests`. An input is a tuple of operands in one mode.\n")
     print("\n".join(table(rows)))
     print(f"\n{len(rows)} cases, {sum(row.inputs for row in rows):,} inputs recorded, {failed} failed.")
+    modules = ", ".join(dict.fromkeys(row.module for row in rows))
+    print(f"Test modules in this run: {modules}.")
     print(f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.")
     sys.exit(failed > 0)
 
