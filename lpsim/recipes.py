@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from .errors import choose, unknown
 from .formats import lookup
-from .maximum import PLAIN, Maximum, dynamic, lazy
 from .policies import ROUNDINGS, Stochastic
+from .softmax_shift import PLAIN, Maximum, dynamic, lazy
 
 
 class Site(NamedTuple):

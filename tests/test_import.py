@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from processes import copy_package, forbid_caches, run_python
+from processes import ROOT, copy_package, forbid_caches, run_python
 
 HEAVY = ["numba", "llvmlite", "torch", "triton", "matplotlib", "hypothesis", "ml_dtypes", "lpsim_triton"]
 LOADED = f"import sys, json; print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
@@ -63,3 +63,10 @@ def test_formats_answer_to_dtypes_of_torch(torch):
         (torch.float8_e5m2, "e5m2"),
     ]:
         assert formats.lookup(dtype) == formats.FORMATS[name]
+
+
+def test_no_function_has_the_name_of_a_module():
+    """Importing lpsim.maximum anywhere would put the module in the place of lp.maximum."""
+    modules = {path.stem for path in (ROOT / "lpsim").iterdir() if path.suffix == ".py" or path.is_dir()}
+    functions = set(json.loads(run_python("import json, lpsim; print(json.dumps(list(lpsim._HOME)))")))
+    assert functions & modules == set()

@@ -18,7 +18,7 @@ ROWS = [
         "lpsim.policies",
         "lpsim.presets",
         "lpsim.machines",
-        "lpsim.maximum",
+        "lpsim.softmax_shift",
         "lpsim.recipes",
         "lpsim.data",
         "lpsim.data.*",

@@ -7,7 +7,8 @@ import pytest
 
 import lpsim as lp
 from gradients import BF16, GRADIENTS, both, differing, normal, same, small
-from lpsim import maximum, recipes
+from lpsim import recipes
+from lpsim import softmax_shift as maximum
 from lpsim.recipes import Sham, Site, dynamic, lazy, with_site, with_switch
 
 LIMIT = 6  # standard errors: a correct emulator fails once in 10^8 seeds, and these tests use one

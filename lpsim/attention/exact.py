@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..maximum import PLAIN, Maximum
+from ..softmax_shift import PLAIN, Maximum
 from .inputs import Call
 
 

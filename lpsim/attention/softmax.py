@@ -11,7 +11,7 @@ import numpy as np
 from .._jit import njit
 from ..core.intrinsics import fma_f32
 from ..core.special import div_full_f32, ex2_f32, log2_f32
-from ..maximum import Maximum
+from ..softmax_shift import Maximum
 
 f32 = np.float32
 MINUS_INFINITY = f32(-np.inf)
