@@ -100,7 +100,9 @@ def _dot_reference(a, b, c, start, stop, a_fmt, b_fmt, unit):
 
 
 def _tiled(a, b, c, unit: DotUnit, a_fmt: Format, b_fmt: Format, quick: bool = True) -> None:
-    a_values, b_values = operand_values(a, a_fmt), operand_values(b, b_fmt)
+    # One memory layout, whatever the caller's: every other one would compile the whole dot once more.
+    a_values = np.require(operand_values(a, a_fmt), requirements=["C", "W"])
+    b_values = np.require(operand_values(b, b_fmt), requirements=["C", "W"])
     rows, columns = min(c.shape[1], ROWS), min(c.shape[2], COLUMNS)
     items = c.shape[0] * -(-c.shape[1] // ROWS) * -(-c.shape[2] // COLUMNS)
     grain = max(1, GRAIN // max(1, rows * columns * a.shape[2]))
