@@ -5,7 +5,7 @@ complex numbers, strings and objects are refused where a float is needed, codes 
 """
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def _from_torch(tensor, argument: str) -> np.ndarray:
     return tensor.resolve_conj().numpy()
 
 
-def to_torch(array: np.ndarray):
+def to_torch(array: np.ndarray) -> Any:
     """The array as a tensor, ml_dtypes as torch's own types."""
     import torch
 
