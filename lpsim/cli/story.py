@@ -43,12 +43,11 @@ def additions(out: Console) -> None:
         out.print(str(step), markup=False, soft_wrap=True)
     assert tie.error is not None
     assert broken.error is not None
-    errors = f"error {float(tie.error):+.6f}", f"error {float(broken.error):+.6f}"
-    out.print(f"\nAlone the sum is a tie and goes to even: {errors[0]}. The residual, however small, puts it past the")
+    first, second = f"error {float(tie.error):+.6f}", f"error {float(broken.error):+.6f}"
     out.print(
-        f"midpoint: {errors[1]}. Ties split both ways; a residual of V's own sign sends all of them away from zero."
+        f"\nAlone the sum is a tie and goes to even: {first}. The residual, however small, puts it past the midpoint: "
+        f"{second}. Ties split both ways; a residual of V's own sign sends all of them away from zero: a bias.\n"
     )
-    out.print("That is a bias.\n")
 
 
 def build_up(out: Console, working, path: Path) -> None:
@@ -69,9 +68,9 @@ def build_up(out: Console, working, path: Path) -> None:
     out.print(table)
     out.print(
         "Recipe paper rounds P V before it divides by l: the sum of two V is a tie or exact, and the residual has V's "
-        "own sign,\nso ties go away from zero. Recipe triton, the real kernel, rounds once, after the division: there "
-        "the residual\npulls O toward the other keys' V, and the error takes that direction. The dynamic maximum makes "
-        "the tied weights\nordinary numbers below 1: nothing lands on a tie, and the error has no preferred sign."
+        "own sign, so ties go away from zero. Recipe triton, the real kernel, rounds once, after the division: there "
+        "the residual pulls O toward the other keys' V, and the error takes that direction. The dynamic maximum makes "
+        "the tied weights ordinary numbers below 1: nothing lands on a tie, and the error has no preferred sign."
     )
     _save(out, curves, path)
 

@@ -55,6 +55,7 @@ def _draw(panel, title: str, lines: list, curves: dict[str, buildup.Curve]) -> N
             f"{ordinal} key with\nthe maximum", (key + 1, 0.03), xycoords=("data", "axes fraction"),
             xytext=(4, 0), textcoords="offset points", fontsize=8, color="dimgrey",
         )  # fmt: skip
+    panel.margins(y=0.16)  # room below the curves for the notes
     panel.set_title(title, fontsize=10)
     panel.set_xlabel("keys seen")
     panel.legend(loc="upper left", frameon=False, fontsize=8)
