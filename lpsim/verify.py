@@ -64,13 +64,8 @@ def recorded_dots(recording: str) -> Iterator[Check]:
 def recorded_attention() -> Iterator[Check]:
     """Runs of plain Triton kernels, forward and backward, in recipe triton."""
     for recording in ("flash_forward", "flash_backward"):
-        arrays = data.arrays(recording)
         for case in data.description(recording):
-            stored = {
-                name: x for key, x in arrays.items() for number, _, name in [key.partition("_")]
-                if number == str(case["case"])
-            }  # fmt: skip
-            yield _attention(recording, case, stored)
+            yield _attention(recording, case, data.run(recording, case["case"]))
 
 
 def _attention(recording: str, case: dict, stored: dict[str, np.ndarray]) -> Check:

@@ -9,10 +9,7 @@ FORWARD, BACKWARD = data.description("flash_forward"), data.description("flash_b
 BF16 = ml_dtypes.bfloat16
 
 
-def stored(name: str, number: int) -> dict:
-    """The arrays of one recorded run."""
-    start = f"{number}_"
-    return {key.removeprefix(start): x for key, x in data.arrays(name).items() if key.startswith(start)}
+stored = data.run
 
 
 def differing(found, wanted) -> int:

@@ -23,6 +23,12 @@ def arrays(name: str) -> dict:
         return dict(stored)
 
 
+def run(name: str, number: int) -> dict:
+    """The arrays of one run of h200/<name>.npz, whose keys begin with the run's number: 3_q is q of run 3."""
+    start = f"{number}_"
+    return {key.removeprefix(start): array for key, array in arrays(name).items() if key.startswith(start)}
+
+
 def description(name: str):
     """The parsed h200/<name>.json."""
     return json.loads((FOLDER / "h200" / f"{name}.json").read_text())
