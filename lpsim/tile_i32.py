@@ -135,7 +135,7 @@ def block(a, b, c, c_row, c_column, n, work, unit, flagged):
     """One block for all rows of a, in place: row c_row + i of c, n columns from c_column; returns how many are left.
 
     a, b: Panels; work: Rows. flagged: bool (rows,), set for the rows that are left to `tile_f64.block`.
-    Bounds inside keep every shift and conversion in range even where the row will be flagged.
+    In a row that step 2 flags, its scales and totals may be out of range; nothing reads them.
     """
     largest, alignment, scale, total, result = work
     width, lanes, column = u64(b.values.shape[1]), u64(b.values.shape[0]), u64(c_column)
@@ -154,11 +154,8 @@ def block(a, b, c, c_row, c_column, n, work, unit, flagged):
             both = i32(offset + b.offsets[j])
             e = max(i32(both + i32(largest[j])), i32(field - i32(127)))
             low, high = min(low, e), max(high, e)
-            e = max(min(e, i32(127)), i32(LOWEST))
             alignment[j] = e
-            relative = max(i32(e - both), i32(CLAMPED))
-            scale[j] = bits_to_f32(i32(max(i32(up - relative), i32(0)) << 23))
-            x = select(field == i32(255), f32(0), x)
+            scale[j] = bits_to_f32(i32(max(i32(up - i32(e - both)), i32(0)) << 23))
             total[j] = i32(x * bits_to_f32(i32(i32(up - e) << 23)))
         flagged[i] = (least <= DEEPEST) | (low < LOWEST) | (high > 127)
         if flagged[i]:
