@@ -45,8 +45,12 @@ class Fill(NamedTuple):
 
 
 BUFFER = 1 << 14  # elements in a work buffer: small enough for the cache
-NOISY = 1 << 16  # elements at a time where only random words are buffered
 DIRECT = 1 << 19  # elements at a time where nothing is buffered
+
+
+def grain(source: Format) -> int:
+    """Elements at a time of operands that loops over binary32 or binary64 read as they are, or cast first."""
+    return DIRECT if source in (FP32, FP64) else BUFFER
 
 
 def into(out: np.ndarray, dtype, fill: Callable[[np.ndarray], None]) -> None:
@@ -64,7 +68,7 @@ def encode(target: Target, source: Format) -> Fill | None:
     fmt, policy = target.fmt, target.policy
     from_32 = fits(source, FP32)
     if target.noise is not None:
-        return _stochastic(target, target.noise, from_32)
+        return _stochastic(target, target.noise, source, from_32)
     kernel, plan = _pick(fmt, policy, from_32)
     if plan is None:
         return None
@@ -89,31 +93,34 @@ def _plain_cast(kernel, plan, source: Format, from_32: bool) -> Fill:
     def run(operands, out, start):
         kernel(np.ascontiguousarray(operands[0], dtype), out, plan)
 
-    return Fill(run, DIRECT if source in (FP32, FP64) else BUFFER)
+    return Fill(run, grain(source))
 
 
-def _stochastic(target: Target, noise: Stochastic, from_32: bool) -> Fill | None:
+def _stochastic(target: Target, noise: Stochastic, source: Format, from_32: bool) -> Fill | None:
     """The cast to codes with random words, keyed or given."""
+    dtype = np.float32 if from_32 else np.float64
     plan = fast_plan.prefix(target.fmt, target.policy)
     if plan is not None and from_32 and noise.words is None:
-        return _with_words(fast_prefix.encode_stochastic, plan, (noise.bits,), target, noise, from_32)
+        return _keyed(fast_prefix.encode_keyed, plan, noise, source, dtype)
     plan = fast_plan.grid(target.fmt, target.policy, 53)
-    return None if plan is None else _with_words(fast_modes.encode_stochastic, plan, (), target, noise, from_32)
-
-
-def _with_words(kernel, plan, arguments, target: Target, noise: Stochastic, from_32: bool) -> Fill:
-    dtype = np.float32 if from_32 else np.float64
+    if plan is None:
+        return None
+    if noise.words is None:
+        return _keyed(fast_modes.encode_keyed, plan, noise, source, dtype)
 
     def run(operands, out, start):
-        if noise.words is None:
-            words = philox_lanes.words(noise.offset + start, out.size, noise)
-            width = words.dtype.itemsize * 8
-        else:
-            words, width = target.words(start, out.size), noise.bits
         x = np.ascontiguousarray(operands[0], dtype)
-        kernel(x, words, out, plan, *arguments, width)
+        fast_modes.encode_stochastic(x, target.words(start, out.size), out, plan, noise.bits, noise.bits)
 
-    return Fill(run, NOISY)
+    return Fill(run, grain(source))
+
+
+def _keyed(kernel, plan, noise: Stochastic, source: Format, dtype) -> Fill:
+    def run(operands, out, start):
+        x = np.ascontiguousarray(operands[0], dtype)
+        kernel(x, philox_lanes.words(noise.offset + start, noise), out, plan, noise.bits)
+
+    return Fill(run, grain(source))
 
 
 def rounded(target: Target, source: Format) -> Fill | None:
@@ -121,7 +128,7 @@ def rounded(target: Target, source: Format) -> Fill | None:
     fmt, policy, wide = target.fmt, target.policy, source == FP64
     plan = None if wide else fast_plan.prefix(fmt, policy)
     if plan is not None and target.noise is not None and target.noise.words is None:
-        return _values_with_words(plan, target.noise)
+        return _values_with_words(plan, target.noise, source)
     if policy.rounding >= SR_A:
         return None
     if plan is not None:
@@ -140,20 +147,16 @@ def rounded(target: Target, source: Format) -> Fill | None:
         x = np.ascontiguousarray(operands[0], dtype)
         into(out, dtype, lambda values: kernel(x, values, plan))
 
-    return Fill(run, DIRECT if source in (FP32, FP64) else BUFFER)
+    return Fill(run, grain(source))
 
 
-def _values_with_words(plan, noise: Stochastic) -> Fill:
+def _values_with_words(plan, noise: Stochastic, source: Format) -> Fill:
     def run(operands, out, start):
-        words = philox_lanes.words(noise.offset + start, out.size, noise)
-        x, width = np.ascontiguousarray(operands[0], np.float32), words.dtype.itemsize * 8
-        into(
-            out,
-            np.float32,
-            lambda values: fast_prefix.round_stochastic(x, words, values, plan, noise.bits, width),
-        )
+        source = philox_lanes.words(noise.offset + start, noise)
+        x = np.ascontiguousarray(operands[0], np.float32)
+        into(out, np.float32, lambda values: fast_prefix.round_keyed(x, source, values, plan, noise.bits))
 
-    return Fill(run, NOISY)
+    return Fill(run, grain(source))
 
 
 def operation(target: Target, loop, sources: list[Format]) -> Fill | None:

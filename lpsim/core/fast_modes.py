@@ -11,6 +11,7 @@ from ..policies import RNA, RTN, RTO, RTP, SR_B, SR_C
 from .fast_lanes import shift_left, shift_right
 from .fast_loops import INF64, MAGNITUDE64
 from .intrinsics import bits_to_f64, f64_to_bits, inlined, select
+from .philox_lanes import refill
 
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
@@ -68,13 +69,13 @@ def encode_directed(x, out, plan):
 
 
 @njit
-def encode_stochastic(x, words, out, plan, word_bits):
-    """out = codes of float32 or float64 x; words: integers (n,), R is the top noise_bits of `word_bits` of them.
+def encode_stochastic(x, words, out, plan, bits, word_bits):
+    """out = codes of float32 or float64 x; words: integers (n,), R is the top `bits` of their `word_bits`.
 
     floor(nu 2^n) + R >= 2^n if and only if nu >= 1 - R / 2^n: no floor is needed, and the border is exact.
     B likewise with 2 R + 1 and 2^(n + 1); C rounds nu to n bits first.
     """
-    side, mode, n = plan.positive, plan.rounding, plan.noise_bits
+    side, mode, n = plan.positive, plan.rounding, bits
     cap, infinity_from = bits_to_f64(i64(side.cap)), bits_to_f64(i64(side.infinity_from))
     nan_from, top, overflow = bits_to_f64(i64(side.nan_from)), i64(plan.top), bits_to_f64(i64(plan.overflow))
     odd, unused = u64(1 if mode == SR_B else 0), u64(word_bits - n)
@@ -91,3 +92,12 @@ def encode_stochastic(x, words, out, plan, word_bits):
         code += select(rest >= 1.0 - noise, i64(1), i64(0))
         a = select((code > top) & (a == a), overflow, a)
         out[i] = u64(_signed(w, code, a, infinity_from, nan_from, plan))
+
+
+@njit
+def encode_keyed(x, source, out, plan, bits):
+    """`encode_stochastic` with the words of a key; source: philox_lanes.Words."""
+    for first in range(0, x.size, source.chunk):
+        stop = min(first + source.chunk, x.size)
+        words = refill(source, first, stop - first)
+        encode_stochastic(x[first:stop], words, out[first:stop], plan, bits, source.bits)

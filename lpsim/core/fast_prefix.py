@@ -10,6 +10,7 @@ import numpy as np
 from .._jit import njit
 from .fast_lanes import shift_left, shift_right
 from .intrinsics import bits_to_f32, f32_to_bits, inlined, select
+from .philox_lanes import refill
 
 u32, u64, i32 = np.uint32, np.uint64, np.int32
 MAGNITUDE, SIGN, INFINITY = 0x7FFFFFFF, 0x80000000, 0x7F800000
@@ -103,9 +104,27 @@ def encode_stochastic(x, words, out, plan, bits, word_bits):
 
 
 @njit
+def encode_keyed(x, source, out, plan, bits):
+    """`encode_stochastic` with the words of a key; source: philox_lanes.Words."""
+    for first in range(0, x.size, source.chunk):
+        stop = min(first + source.chunk, x.size)
+        words = refill(source, first, stop - first)
+        encode_stochastic(x[first:stop], words, out[first:stop], plan, bits, source.bits)
+
+
+@njit
 def round_stochastic(x, words, out, plan, bits, word_bits):
     """out = float32 x rounded as `encode_stochastic` does, as float32 values."""
     left, right, unused = u32(max(plan.drop - bits, 0)), u32(max(bits - plan.drop, 0)), u32(word_bits - bits)
     kept = shift_left(u32(0xFFFFFFFF), u32(plan.drop))
     for i in range(u64(x.size)):
         out[i] = bits_to_f32(u32(_stochastic(f32_to_bits(x[i]), words[i], plan, left, right, unused) & kept))
+
+
+@njit
+def round_keyed(x, source, out, plan, bits):
+    """`round_stochastic` with the words of a key; source: philox_lanes.Words."""
+    for first in range(0, x.size, source.chunk):
+        stop = min(first + source.chunk, x.size)
+        words = refill(source, first, stop - first)
+        round_stochastic(x[first:stop], words, out[first:stop], plan, bits, source.bits)

@@ -4,6 +4,8 @@ Each 32-bit word sits in a 64-bit lane. Only its low half is read, so the upper 
 saves the masks, and (x & m) * M is one 32 x 32 multiplication. Source: Salmon et al., SC 2011.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .._jit import njit
@@ -11,6 +13,7 @@ from .philox import M0, M1, W0, W1
 
 u64 = np.uint64
 LOW, SHIFT = u64(0xFFFFFFFF), u64(32)
+BLOCKS = 257  #: in a buffer: 4 KiB, which stay in the first-level cache
 
 
 @njit
@@ -35,14 +38,36 @@ def blocks(first, seed, stream, step, out):
         out[u64(2) * i + u64(1)] = (c2 & LOW) | (c3 << SHIFT)
 
 
-def words(start: int, count: int, noise) -> np.ndarray:
-    """The random words of elements start .. start + count - 1: uint16, or uint32 for more than 16 bits.
+class Words(NamedTuple):
+    """A buffer that a compiled loop refills with the random words of a keyed stream, some elements at a time."""
 
-    noise: policies.Stochastic. The integer R is the word's top `bits` bits.
+    buffer: np.ndarray  #: uint64 (2 n,): what `blocks` writes
+    words: np.ndarray  #: the same memory as uint16 (16 n,) or uint32 (8 n,), one for each element
+    bits: int  #: of a word
+    key: tuple[np.uint64, np.uint64, np.uint64]  #: seed, stream, step
+    block: np.uint64  #: that holds the word of the first element
+    skip: int  #: words of that block that belong to elements before it
+    chunk: int  #: elements that one filling serves
+
+
+def words(start: int, noise) -> Words:
+    """The words of the elements from number `start` on; noise: policies.Stochastic with a seed.
+
+    16-bit words, or 32-bit ones for more than 16 random bits; the integer R is a word's top `bits` bits.
     """
-    per_block, dtype = (8, np.uint16) if noise.bits <= 16 else (4, np.uint32)
-    first, last = start // per_block, -(-(start + count) // per_block)
-    out = np.empty(2 * (last - first), np.uint64)
-    blocks(u64(first), u64(noise.seed), u64(noise.stream), u64(noise.step), out)
-    skip = start - first * per_block
-    return out.astype("<u8", copy=False).view(np.dtype(dtype).newbyteorder("<"))[skip : skip + count]
+    dtype = np.dtype(np.uint16 if noise.bits <= 16 else np.uint32)
+    per_block = 16 // dtype.itemsize
+    buffer = np.empty(2 * BLOCKS, np.uint64)
+    key = (u64(noise.seed), u64(noise.stream), u64(noise.step))
+    block, skip = divmod(start, per_block)
+    chunk = (BLOCKS - 1) * per_block  # one block less: the first may be begun in its middle
+    return Words(buffer, buffer.view(dtype), 8 * dtype.itemsize, key, u64(block), skip, chunk)
+
+
+@njit
+def refill(source, first, count):
+    """The words of elements first .. first + count - 1, counted from the start; first: a multiple of `chunk`."""
+    seed, stream, step = source.key
+    per_block = u64(source.words.size) // u64(source.buffer.size >> 1)
+    blocks(source.block + u64(first) // per_block, seed, stream, step, source.buffer)
+    return source.words[source.skip : source.skip + count]
