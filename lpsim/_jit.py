@@ -27,7 +27,11 @@ VERSIONS_KEPT = 4
 def package_digest() -> str:
     """SHA-256 over every source file and coefficient table of the package, names included."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(PACKAGE.rglob("*")):
+    paths = []
+    for folder, folders, files in os.walk(PACKAGE):
+        folders[:] = [name for name in folders if name != "__pycache__"]  # the caches themselves: many files
+        paths += [Path(folder, name) for name in files]
+    for path in sorted(paths):
         if path.suffix == ".py" or (path.suffix == ".json" and path.parent.name == "data"):
             digest.update(str(path.relative_to(PACKAGE)).encode())
             digest.update(path.read_bytes())
