@@ -31,7 +31,7 @@ demo:
 
 test:
 	@$(SETUP) plot test
-	$(PYTEST) -m "not torch and not gpu and not exhaustive and not sweep" $(PYTEST_ARGS)
+	$(PYTEST) -m "not torch and not triton and not gpu and not exhaustive and not sweep" $(PYTEST_ARGS)
 
 test-digests:
 	@$(SETUP) plot test
@@ -39,11 +39,11 @@ test-digests:
 
 test-torch:
 	@$(SETUP) torch plot test
-	$(PYTEST) -m "torch and not gpu and not exhaustive" $(PYTEST_ARGS)
+	$(PYTEST) -m "torch and not triton and not gpu and not exhaustive" $(PYTEST_ARGS)
 
 test-exhaustive:
 	@$(SETUP) plot test
-	$(PYTEST) -m "exhaustive and not torch and not gpu" -o junit_family=xunit1 --junitxml=.pytest_cache/exhaustive.xml $(PYTEST_ARGS)
+	$(PYTEST) -m "exhaustive and not torch and not triton and not gpu" -o junit_family=xunit1 --junitxml=.pytest_cache/exhaustive.xml $(PYTEST_ARGS)
 	.venv/bin/python scripts/exhaustive_report.py .pytest_cache/exhaustive.xml > docs/exhaustive.md
 
 lint:

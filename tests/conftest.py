@@ -13,9 +13,9 @@ settings.load_profile("repeat")
 
 
 def pytest_collection_modifyitems(items):
-    """A test that takes the fixture `torch` or `gpu` carries the marker of that name; it cannot forget it."""
+    """A test that takes the fixture `torch`, `triton` or `gpu` carries the marker of that name; it cannot forget it."""
     for item in items:
-        for name in ("torch", "gpu"):
+        for name in ("torch", "triton", "gpu"):
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
 
@@ -24,6 +24,12 @@ def pytest_collection_modifyitems(items):
 def torch():
     """The torch module. Tests take it from here, so that collecting them needs no torch."""
     return importlib.import_module("torch")
+
+
+@pytest.fixture(scope="session")
+def triton():
+    """The triton module, to compile kernels with; no GPU is needed. Tests take it from here, as with `torch`."""
+    return importlib.import_module("triton")
 
 
 @pytest.fixture(scope="session")
