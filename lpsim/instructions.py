@@ -4,15 +4,16 @@ A Machine is a name with rows: dot units (machines.py), special functions (core.
 reduction orders. Anything without a row raises NotModelled.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
-from . import arrays, border, dots, machines, orders
+from . import arrays, border, dots, machines, orders, tile_sums
 from .errors import NotModelled, choose, unknown
 from .formats import fmt_name, lookup
 from .operands import operand
 from .threads import parallel_for
+from .tile_sums import Options
 
 GRAIN = 1 << 16  # elements that a thread takes at a time
 
@@ -132,11 +133,39 @@ class Machine(NamedTuple):
         codes = np.where(np.isnan(given.array), bits & np.uint32(0xFFFFE000), np.asarray(codes))[()]
         return border.to_torch(codes) if given.torch else codes
 
-    def sum(self, x, *, order=None):
-        """tl.sum over the last axis of float32 x (..., n), in the named order (orders.ORDERS)."""
-        given = self._float32(x, "x")
-        result = orders.row_sum(given.array, "wgmma" if order is None else order)
-        return border.to_torch(result) if given.torch else result
+    def sum(self, x, *, order=None, times=None, fusion: bool = True, **tile: Unpack[Options]):
+        """tl.sum. With no option of the tile: float32 x (..., n) over the last axis in the named order
+        (orders.ORDERS; "wgmma", attention's row sum, if None).
+
+        With one of them (`tile_sums.Options`: num_warps=4, ..): x as a kernel loads it, in tiles padded with zeros to
+        powers of two, added in the order that the tile's layout gives. fp32, fp16, bf16 (each addition rounds to the
+        dtype), fp64 and int32; the result has x's dtype. times: another array like x: tl.sum(x * times), with fusion
+        as enable_fp_fusion. Source: `warp_sums`. Raises NotModelled, TypeError and ValueError.
+        """
+        if not tile and times is None:
+            given = self._float32(x, "x")
+            result = orders.row_sum(given.array, "wgmma" if order is None else order)
+            return border.to_torch(result) if given.torch else result
+        if order is not None:
+            raise TypeError("order= names the whole order: pass no options of a tile and no times= with it.")
+        return tile_sums.total(x, self._tile("sum", tile), times, fusion)
+
+    def max(self, x, **tile: Unpack[Options]):
+        """tl.max: a NaN loses against any number, +0 is above -0; fp16 and bf16 give float32. Options as in `sum`."""
+        return tile_sums.extreme(x, self._tile("max", tile), smallest=False)
+
+    def min(self, x, **tile: Unpack[Options]):
+        """tl.min, as `max`."""
+        return tile_sums.extreme(x, self._tile("min", tile), smallest=True)
+
+    def cumsum(self, x, **tile: Unpack[Options]):
+        """tl.cumsum along an axis of the tile; bf16 gives float32. Options as in `sum`. Source: `warp_sums.running`."""
+        return tile_sums.running(x, self._tile("cumsum", tile))
+
+    def _tile(self, name: str, options: Options) -> tile_sums.Tile:
+        if self.name != "h200":
+            raise NotModelled(f"{self.name} has no modelled {name}; its reductions were not recorded.")
+        return tile_sums.tile_of(options)
 
     def _float32(self, x, name: str) -> border.Given:
         given = border.values(x, name)
