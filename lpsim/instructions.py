@@ -8,10 +8,9 @@ from typing import NamedTuple, Unpack
 
 import numpy as np
 
-from . import arrays, border, dots, machines, orders, tile_sums
+from . import arrays, border, machine_dots, machines, orders, tile_sums
 from .errors import NotModelled, choose, unknown
 from .formats import fmt_name, lookup
-from .operands import operand
 from .threads import parallel_for
 from .tile_sums import Options
 
@@ -39,29 +38,56 @@ class Machine(NamedTuple):
 
     name: str
 
-    def dot(self, a, b, c=None, *, fmt=None, a_fmt=None, b_fmt=None, path="wgmma"):
-        """a (..., M, K) times b (..., K, N) on the accumulator c, as the chained instruction: float32 (..., M, N).
+    def dot(self, a, b, c=None, *, fmt=None, a_fmt=None, b_fmt=None, path=None, accumulator=None):
+        """a (..., M, K) times b (..., K, N) on the accumulator c, as the chained instruction: (..., M, N).
 
-        a, b: arrays whose dtype says the format (ml_dtypes, float16, torch), float32 on a grid named by a_fmt, b_fmt
-        or fmt, or codes with the format named so; tf32 cuts the low 13 bits off any float32, as hardware does.
-        c: float32 (..., M, N) or None for zero. path: wgmma, or mma for Triton's mma.sync route, which differs for
-        fp8. K is padded with zeros to the unit's lanes.
+        a, b: arrays whose dtype says the format (ml_dtypes, float16, int8, torch), float32 on a grid named by a_fmt,
+        b_fmt or fmt, or codes with the format named so; fmt="fp32" or "fp64" for chains of fma; tf32 cuts the low 13
+        bits off any float32, as hardware does. c: in the accumulator's dtype, or None for zero. path: an instruction
+        family (wgmma, mma, ..; `dot_rows` lists them), None for the machine's first that knows the formats.
+        accumulator: fp32, fp16, fp64 or int32, the dtype of c and of the result; None for that row's own.
+        K is padded with zeros to the unit's lanes. `dot_rows` tells source and evidence.
         Raises NotModelled for formats without a unit, TypeError and ValueError for operands that do not fit.
         """
-        (a_given, a_codes, a_row), (b_given, b_codes, b_row) = (
-            operand(x, name, own if own is not None else fmt) for x, name, own in ((a, "a", a_fmt), (b, "b", b_fmt))
-        )
-        unit = machines.dot_row(self.name, path, a_row, b_row).unit
-        accumulator = None
-        torch = a_given.torch or b_given.torch
-        if c is not None:
-            given = border.values(c, "c")
-            torch = torch or given.torch
-            if given.array.dtype != np.float32:
-                raise TypeError(f"c has dtype {given.array.dtype}, but the accumulator is float32.")
-            accumulator = given.array
-        result = dots.dot(a_codes, b_codes, accumulator, unit, a_row, b_row)
-        return border.to_torch(result) if torch else result
+        return machine_dots.dot(self.name, a, b, c, (fmt, a_fmt, b_fmt), path, accumulator)
+
+    def dot_rows(self):
+        """(path, format, accumulator) -> DotRow: every dot instruction modelled, its integers, source and evidence."""
+        return machines.rows(self.name)
+
+    def dot_scaled(
+        self, a, a_scales, b, b_scales, c=None, *, fmt=None, a_fmt=None, b_fmt=None, scale_fmt="e8m0", path=None
+    ):
+        """The block-scaled instruction (Blackwell): elements a (..., M, K), b (..., K, N), float32 (..., M, N).
+
+        Operands as in `dot`, e2m1 one code a byte; a_scales (..., M, K / block), b_scales (..., K / block, N): codes of
+        scale_fmt, e8m0 or ue4m3. path: None, or tcgen05, tcgen05_mxf4 (b200), mma, mma_mxf4 (rtx5090).
+        Raises NotModelled for machines without such an instruction; `tl_dot_scaled` is what Triton does there.
+        """
+        return machine_dots.dot_scaled(self.name, a, a_scales, b, b_scales, c, (fmt, a_fmt, b_fmt), scale_fmt, path)
+
+    def tl_dot(self, a, b, acc=None, *, fmt=None, a_fmt=None, b_fmt=None, block=None, **options):
+        """A kernel's loop acc = tl.dot(a, b, acc) over tiles of K, as Triton 3.6 compiles it for Hopper: (..., M, N).
+
+        Operands as in `dot`; float32 and float64 arrays without a format are fp32 and fp64. block: (M, N, K) of the
+        tiles, powers of two; None is one tile that holds the operands. What a tile lacks is zero. acc: in the output
+        dtype, or None. options: form ("chained", or "added" for acc += tl.dot(a, b)), num_warps (4), input_precision
+        ("tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"), max_num_imprecise_acc, out_dtype: see `tl_dot.plan`, which
+        shows the steps. Raises what it raises, and as `dot`.
+        """
+        return machine_dots.tl_dot(self.name, a, b, acc, (fmt, a_fmt, b_fmt), block, options)
+
+    def tl_dot_scaled(
+        self, a, a_scales, b, b_scales, acc=None, *, fmt=None, a_fmt=None, b_fmt=None, block=None, **options
+    ):
+        """tl.dot_scaled as Triton 3.6 emulates it on Hopper: float32 (..., M, N).
+
+        a (..., M, K), b (..., K, N): e4m3fn, e5m2, e2m1 (one code a byte), bf16, fp16; a_scales (..., M, K / 32),
+        b_scales (..., K / 32, N): e8m0 codes or None. block: (M, N) of the tile; None holds the operands. options:
+        num_warps (4), fast_math (False: a scale of 255 is NaN). Inf and NaN of e5m2 become finite, as on the device.
+        """
+        given = (fmt, a_fmt, b_fmt)
+        return machine_dots.tl_dot_scaled(self.name, a, a_scales, b, b_scales, acc, given, block, options)
 
     def exp2(self, x):
         """tl.exp2: MUFU.EX2 (ex2.approx.ftz.f32). float32 in and out, as in all functions here."""
@@ -195,8 +221,7 @@ class Machine(NamedTuple):
 
 def machine(name: str = "h200") -> Machine:
     """The Machine of this name; ValueError names those there are."""
-    names = sorted({key[0] for key in machines.DOT_UNITS})
-    return Machine(choose("machine", name, {known: known for known in names}))
+    return Machine(choose("machine", name, {known: known for known in machines.names()}))
 
 
 __all__ = ["CASTS", "Machine", "machine"]

@@ -18,6 +18,8 @@ ROWS = [
         "lpsim.policies",
         "lpsim.presets",
         "lpsim.machines",
+        "lpsim.dot_units",
+        "lpsim.dot_rows",
         "lpsim.softmax_shift",
         "lpsim.recipes",
         "lpsim.data",
@@ -51,12 +53,15 @@ ROWS = [
         "lpsim.layouts",
         "lpsim.warp_sums",
         "lpsim.dots",
+        "lpsim.dot_kinds",
+        "lpsim.tl_dot",
+        "lpsim.tl_dot_run",
         "lpsim.tile*",
         "lpsim.digest",
         "lpsim.drawn",
     ],
     ["lpsim.explain", "lpsim.explain.*", "lpsim.trace"],
-    ["lpsim.instructions"],  # Machine: rows and the functions above, by instruction name
+    ["lpsim.instructions", "lpsim.machine_dots"],  # Machine: rows and the functions above, by instruction name
     ["lpsim.attention", "lpsim.attention.*"],
     ["lpsim.training", "lpsim.training.*"],
     ["lpsim"],  # the face: everything above, by name and on demand
