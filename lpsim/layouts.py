@@ -37,7 +37,7 @@ def layout_of(shape, itemsize: int, num_warps: int = 4, *, alignment: int = BYTE
     strides that are multiples of 16: 16; others: itemsize). order: axes, the contiguous one first; None: C order.
     A thread holds as many neighbours as one 16-byte load brings, if the tile has that many for each thread; lanes,
     then warps, are dealt along the contiguous axis first; what is left of them goes to the last axis.
-    Source: ttgir of Triton 3.6 for sm_90, checked in tests/kernels/test_reductions.py. Raises ValueError.
+    Source: ttgir of Triton 3.6 for sm_90; lpsim_triton.crosscheck_reductions compares the two. Raises ValueError.
     """
     shape = tuple(shape)
     order = tuple(reversed(range(len(shape)))) if order is None else tuple(order)

@@ -47,6 +47,7 @@ def tile_of(options: Options) -> Tile:
     return Tile(**options)
 
 
+@np.errstate(invalid="ignore", over="ignore")  # NaN and infinity are results like any other
 def total(x, tile: Tile, times=None, fusion: bool = True):
     """tl.sum of x, or of x * times with or without contraction."""
     given, fmt, nan = _given(x, "x")
@@ -65,6 +66,7 @@ def total(x, tile: Tile, times=None, fusion: bool = True):
     return _result(found, given, given.array.dtype, nan)
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def running(x, tile: Tile):
     """tl.cumsum of x; bf16 comes back as float32, as in Triton."""
     given, fmt, nan = _given(x, "x")

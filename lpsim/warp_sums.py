@@ -7,7 +7,7 @@ The value that is stored is lane 0's. A multiplication before the sum is contrac
   several elements a thread    RN(x1 y1), then fma(x0, y0, .), then fma(xj, yj, .) for j = 2, 3, ..
   the same in 16 bits          as above for x0 and x1; the products of j >= 2 are multiplied two at a time, so rounded
   one element a thread         fma(x, y, shuffled RN(x y)): lanes then hold different values
-Source: PTX and SASS of Triton 3.6.0 and 3.9.0 for sm_90; confirmed on an H200 with 3.6 (lpsim_triton.crosscheck_reductions).
+Source: PTX and SASS of Triton 3.6.0 and 3.9.0 for sm_90; 3.6 confirmed on an H200 (lpsim_triton.crosscheck_reductions).
 """
 
 from collections.abc import Callable
@@ -152,7 +152,7 @@ def _sequence(held: np.ndarray, add: Add) -> np.ndarray:
 
 
 def _tree(held: np.ndarray, add: Add, halves: bool) -> np.ndarray:
-    """Neighbours joined, level by level. halves: 16-bit additions come in pairs, the even and the odd elements apart."""
+    """Neighbours joined, level by level. halves: 16-bit additions come two at a time, even and odd elements apart."""
     if halves and len(held) > 1:
         return add(_tree(held[0::2], add, False), _tree(held[1::2], add, False))
     while len(held) > 1:

@@ -1,0 +1,237 @@
+"""Do tl.sum, max, min and cumsum give the emulator's bits? Fresh inputs, live, over what a kernel's author varies.
+
+    python -m lpsim_triton.crosscheck_reductions record FOLDER     a few results of each kind, for tests without a GPU
+
+Dtypes, sizes (powers of two and not), axes, 1 to 8 warps, aligned and not, with and without contraction. The layout
+that Triton wrote into ttgir is compared with `layouts.layout_of` as well. Inputs come from splitmix64 of (seed,
+index), so that a case can be made again from its name.
+"""
+
+import multiprocessing
+import re
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+import lpsim as lp
+from lpsim import layouts, verify
+from lpsim.layouts import Accumulator
+
+DTYPES = {
+    "fp32": np.dtype(np.float32),
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "fp64": np.dtype(np.float64),
+    "int32": np.dtype(np.int32),
+}
+OPERATIONS = ("sum", "products", "products, no fusion", "max", "min", "cumsum")
+SIDES = ((1,), (2,), (5,), (32,), (64,), (100,), (256,), (1000,), (4096,))
+TILES = ((8, 8), (16, 100), (64, 32), (3, 512), (128, 128), (40, 24))
+INPUTS = ("normal", "wide", "cancelling", "bits")
+ELEMENTS = 1 << 20  #: of a case's input, at scale 1
+WORKERS = 8  #: processes; each compiles, runs and compares its share
+
+
+class Case(NamedTuple):
+    """One comparison: tiles of this shape, reduced along an axis."""
+
+    operation: str
+    dtype: str
+    shape: tuple[int, ...]
+    axis: int
+    num_warps: int
+    aligned: bool
+    inputs: str
+
+
+def cases() -> list[Case]:
+    """All of them, in a fixed order: the index seeds the inputs. Warps, alignment and inputs take turns."""
+    found = []
+    one, two = [(side, 0) for side in SIDES], [(tile, axis) for tile in TILES for axis in (0, 1)]
+    for number, (operation, dtype, (shape, axis)) in enumerate(product(OPERATIONS, DTYPES, one + two)):
+        if dtype == "fp64" and operation == "products":
+            continue  # contraction in fp64 is not modelled
+        warps, aligned = (1, 2, 4, 8)[number % 4], number // 4 % 4 != 3
+        found.append(Case(operation, dtype, shape, axis, warps, aligned, INPUTS[number // 3 % 4]))
+    return found
+
+
+def splitmix(seed: int, index: int, count: int) -> np.ndarray:
+    """uint64 (count,): splitmix64 from a state made of (seed, index). Source: Steele, Lea, Flood, OOPSLA 2014."""
+    start = (seed * 0x9E3779B97F4A7C15 + index * 0xD1342543DE82EF95) & (1 << 64) - 1
+    with np.errstate(over="ignore"):
+        z = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def inputs(case: Case, words: np.ndarray, shape: tuple) -> np.ndarray:
+    """An array of the case's dtype and kind from words."""
+    dtype, words = DTYPES[case.dtype], words.reshape(shape)
+    if case.inputs == "bits" or case.dtype == "int32":
+        return (words >> np.uint64(64 - 8 * dtype.itemsize)).astype(f"u{dtype.itemsize}").view(dtype)
+    x = (words >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1.0
+    if case.inputs == "wide":
+        x = np.ldexp(x, (words & np.uint64(31)).astype(np.int64) - (24 if case.dtype == "fp16" else 16))
+    if case.inputs == "cancelling":
+        x[..., 1::2] = -x[..., : x.shape[-1] // 2 * 2 : 2] * (1 + 2.0**-7)
+    return x.astype(dtype)
+
+
+def operands(case: Case, seed: int, index: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """x and y, C order, (programs, *rows, stride): elements beyond the tile's columns are never read."""
+    columns = case.shape[-1]
+    stride = -(-columns // 16) * 16 + (not case.aligned)
+    rows = case.shape[:-1]
+    one = int(np.prod(rows, dtype=np.int64)) * stride
+    programs = max(2, int(ELEMENTS * scale) // one)
+    words = splitmix(seed, index, 2 * programs * one)
+    x, y = (inputs(case, half, (programs, *rows, stride)) for half in np.split(words, 2))
+    return x, y
+
+
+def emulated(case: Case, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What `lp.machine("h200")` gives for the tiles' columns."""
+    x, y = (z[..., : case.shape[-1]] for z in (x, y))
+    h200 = lp.machine("h200")
+    options = {"axis": case.axis - len(case.shape), "tile": len(case.shape), "num_warps": case.num_warps}
+    options["alignment"] = layouts.BYTES if case.aligned else x.itemsize
+    if case.operation.startswith("products"):
+        return np.asarray(h200.sum(x, times=y, fusion=case.operation == "products", **options))
+    return np.asarray(getattr(h200, case.operation)(x, **options))
+
+
+def computed(case: Case, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, str]:
+    """The same on the GPU, and the layout in Triton's own words."""
+    import torch
+
+    from . import reductions
+
+    def tensor(z):
+        carrier = z.view(np.int16) if z.itemsize == 2 else z
+        found = torch.from_numpy(carrier).cuda()
+        return found.view(torch.bfloat16 if case.dtype == "bf16" else torch.float16) if z.itemsize == 2 else found
+
+    operation, fusion = case.operation.split(",")[0], "no fusion" not in case.operation
+    n = case.shape[-1]
+    a, b = tensor(x), tensor(y)
+    if len(case.shape) == 1:
+        out, kernel = reductions.reduce_rows(a, b, n, operation, case.num_warps, fusion)
+    else:
+        out, kernel = reductions.reduce_tiles(a, b, n, case.axis, operation, case.num_warps, fusion)
+    out = out.cpu()
+    return (out.view(torch.int16).numpy().view(DTYPES[case.dtype]) if out.element_size() == 2 else out.numpy()), (
+        written_layout(kernel.asm["ttgir"])
+    )
+
+
+def written_layout(ttgir: str) -> str:
+    """The layout of the operand of the first reduction or scan in ttgir; "" if there is none."""
+    rows = dict(re.findall(r"^(#\w+) = (.*)$", ttgir, re.M))
+    found = re.search(r'"tt\.(?:reduce|scan)".*?\}\) : \(tensor<[^,<>]*, (#\w+)>', ttgir, re.S)
+    return rows.get(found[1], "") if found else ""
+
+
+def expected_layout(case: Case) -> str:
+    """`layouts.layout_of`, spelt as in ttgir."""
+    shape = tuple(1 << (side - 1).bit_length() for side in case.shape)
+    size = DTYPES[case.dtype].itemsize
+    alignment = layouts.BYTES if case.aligned else size
+    row = layouts.layout_of(shape, size, case.num_warps, alignment=alignment)
+    names = ("sizePerThread", "threadsPerWarp", "warpsPerCTA", "order")
+    fields = ", ".join(f"{name} = {list(sides)}" for name, sides in zip(names, row, strict=True))
+    return f"#ttg.blocked<{{{fields}}}>"
+
+
+def difference(case: Case, found: np.ndarray, wanted: np.ndarray) -> tuple[int, str]:
+    """As `verify.difference`; a double's NaN equals any NaN, since its payload is not modelled."""
+    if found.dtype == np.float64:
+        found, wanted = (np.where(np.isnan(z), np.nan, z) for z in (found, wanted))
+    return verify.difference(wanted, found)
+
+
+def compared(job: tuple[int, int, float]) -> tuple[Case, int, int, str]:
+    """One case: (index, seed, scale) to the case, values compared, values that differ, and the first of these."""
+    index, seed, scale = job
+    case = cases()[index]
+    x, y = operands(case, seed, index, scale)
+    found, layout = computed(case, x, y)
+    wrong, example = difference(case, found, emulated(case, x, y))
+    if layout and layout != expected_layout(case):
+        return case, found.size, found.size, f"layout {layout}, expected {expected_layout(case)}"
+    return case, found.size, wrong, example and f"{case}, seed {seed}: {example}"
+
+
+def checks(seed: int, scale: float = 1.0) -> Iterator[verify.Check]:
+    """A row for each operation and dtype, and for accumulators."""
+    jobs = [(index, seed, scale) for index in range(len(cases()))]
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        results = pool.map(compared, jobs, chunksize=4)
+        accumulators = pool.apply(accumulator_check, (seed,))
+    rows: dict[str, list] = {}
+    for case, count, wrong, example in results:
+        row = rows.setdefault(f"tl.{case.operation} {case.dtype}", [0, 0, ""])
+        row[0], row[1], row[2] = row[0] + count, row[1] + wrong, row[2] or example
+    for operation, row in rows.items():
+        yield verify.Check(operation, "live", *row)
+    yield accumulators
+
+
+def accumulator_check(seed: int) -> verify.Check:
+    """tl.sum and tl.max of tl.dot's result, along both axes."""
+    import torch
+
+    from . import reductions
+
+    count, wrong, example = 0, 0, ""
+    for index, (m, n, warps) in enumerate(((64, 32, 4), (128, 64, 4), (128, 64, 8), (64, 256, 8), (256, 128, 8))):
+        words = splitmix(seed, 10_000 + index, 64 * (m + n))
+        x = ((words >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1.0).astype(ml_dtypes.bfloat16)
+        a, b = x[: 64 * m].reshape(m, 64), x[64 * m :].reshape(64, n)
+        d = np.asarray(lp.machine("h200").dot(a, b))
+        tensors = [torch.from_numpy(z.view(np.int16)).cuda().view(torch.bfloat16) for z in (a, b)]
+        for axis, operation in product((0, 1), ("sum", "max")):
+            out, kernel = reductions.reduce_accumulator(*tensors, axis, operation, warps)
+            layout = accumulator_layout(kernel.asm["ttgir"])
+            options = {"axis": axis, "tile": 2, "num_warps": warps, "layout": layout}
+            wanted = np.asarray(getattr(lp.machine("h200"), operation)(d, **options))
+            found = out.cpu().numpy()
+            differing, first = verify.difference(wanted, found)
+            count, wrong = count + found.size, wrong + differing
+            example = example or (first and f"{operation} of ({m}, {n}) along {axis}, {warps} warps: {first}")
+    return verify.Check("tl.sum, tl.max of an accumulator", "live", count, wrong, example)
+
+
+def accumulator_layout(ttgir: str) -> Accumulator:
+    """The row that Triton wrote."""
+    found = re.search(
+        r"nvidia_mma<\{versionMajor = 3.*?warpsPerCTA = \[(\d+), (\d+)\].*?instrShape = \[\d+, (\d+)", ttgir
+    )
+    if found is None:
+        raise LookupError("no wgmma accumulator in ttgir")
+    down, across, columns = map(int, found.groups())
+    return Accumulator((down, across), columns)
+
+
+def record(folder: str) -> None:
+    """Small results of every third case into FOLDER/reductions.npz, written under another name, then renamed."""
+    from pathlib import Path
+
+    arrays = {}
+    for index in range(0, len(cases()), 3):
+        case = cases()[index]
+        out, _ = computed(case, *operands(case, 0, index, 0.0))
+        arrays[str(index)] = out.view(f"u{out.dtype.itemsize}")
+    path = Path(folder) / "reductions.npz"
+    np.savez_compressed(path.with_suffix(".part.npz"), allow_pickle=False, **arrays)
+    path.with_suffix(".part.npz").replace(path)
+
+
+if __name__ == "__main__":
+    _, command, folder = sys.argv
+    {"record": record}[command](folder)
