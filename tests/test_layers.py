@@ -58,6 +58,7 @@ ROWS = [
         "lpsim.tl_dot_run",
         "lpsim.tile*",
         "lpsim.digest",
+        "lpsim.triton_random",
         "lpsim.drawn",
     ],
     ["lpsim.explain", "lpsim.explain.*", "lpsim.trace"],

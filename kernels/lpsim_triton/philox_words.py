@@ -11,10 +11,11 @@ import triton.language as tl
 
 @triton.jit
 def block_words(seed, block, stream, step):
-    """The four words, uint32, of int64 blocks."""
-    zero = tl.zeros_like(block).to(tl.uint32)
+    """The four words, uint32, of int64 blocks. stream and step: integers of any width, and the constant 1 that a
+    launch makes of a 1."""
+    zero = tl.zeros_like(block)
     low, high = block.to(tl.uint32), (block >> 32).to(tl.uint32)
-    return tl.philox(seed, low, high, zero + stream.to(tl.uint32), zero + step.to(tl.uint32))
+    return tl.philox(seed, low, high, (zero + stream).to(tl.uint32), (zero + step).to(tl.uint32))
 
 
 @triton.jit
