@@ -67,7 +67,7 @@ ROWS = [
     ["lpsim.training", "lpsim.training.*"],
     ["lpsim"],  # the face: everything above, by name and on demand
     ["lpsim.testing", "lpsim.testing.*"],
-    ["lpsim.verify", "lpsim.demo", "lpsim.demo.*", "lpsim.cli", "lpsim.cli.*", "lpsim.__main__"],
+    ["lpsim.verify", "lpsim.live", "lpsim.demo", "lpsim.demo.*", "lpsim.cli", "lpsim.cli.*", "lpsim.__main__"],
     ["lpsim_triton", "lpsim_triton.*"],
 ]
 #: Optional or heavy: only inside functions, never when lpsim is imported.

@@ -98,22 +98,30 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="All 2^32 inputs of every digest, not only six chunks of 2^24: many minutes.")
     ] = False,
+    live: Annotated[
+        bool | None,
+        typer.Option("--live/--no-live", help="Run kernels on this machine's GPU too. Default: if there is one."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the live inputs. Default: a new one, which is told.")
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(help="How many live inputs; 1 is as in docs/verified.md, many minutes.")
+    ] = 0.02,
+    report: Annotated[Path | None, typer.Option(help="Write all rows to this file as JSON.")] = None,
 ) -> None:
-    """Compute every recording of a real H200 again and compare bit for bit. The exit status is 1 if a bit differs."""
-    from .. import verify as part
+    """Compare the emulator with a real H200, bit for bit: with recordings and, where there is a GPU, live.
 
-    table = Table("operation", "recording", "compared", "differ", title="recordings of an H200, computed again")
-    wrong = []
-    with _working("comparing (the first call of a function compiles it)"):
-        for check in part.checks(range(256) if everything else part.EDGE_CHUNKS):
-            table.add_row(check.operation, check.recording, f"{check.compared:,}", f"{check.differing:,}")
-            wrong += [check] if check.differing else []
-    out.print(table)
-    for check in wrong:
-        out.print(f"{check.operation}: {check.example}", markup=False, soft_wrap=True)
-    if wrong:
+    The exit status is 1 if a bit differs, and 2 if what was asked for cannot be run.
+    """
+    from . import verification
+
+    try:
+        request = verification.request(everything, live, seed, scale, report)
+    except (ValueError, RuntimeError) as error:
+        raise refuse(error) from None
+    if not verification.run(request, out, _working):
         raise typer.Exit(1)
-    out.print("Every compared bit agrees.")
 
 
 @contextmanager
