@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import border, instructions, recipes
-from . import exact, inputs, kept, on_machine, on_nearest, visible
+from . import exact, inputs, kept, lanes, lanes_forward, on_machine, on_nearest, visible
 from .sites import stored
 
 STATES = {"machine": on_machine.State, "nearest": on_nearest.State}
@@ -63,10 +63,8 @@ def run(call: inputs.Call, rules: recipes.Recipe, machine: str) -> Forward:
         o = o.reshape(*shape, -1)
         return _result(call, (o, o), (m, l, lse), shape, rules.base)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        state = STATES[rules.arithmetic](call, rules, machine)
-        for tile in visible.tiles(call):
-            state.step(tile)
-        exact_o, m, l, lse = state.output()
+        compute = lanes_forward.forward if lanes.covers(call, rules, machine) else tile_by_tile
+        exact_o, m, l, lse = compute(call, rules, machine)
         exact_o = exact_o.reshape(*shape, -1)
         o = stored(rules.O, exact_o, call.fmt, call.dtype)
         if call.watch is not None:
@@ -75,6 +73,14 @@ def run(call: inputs.Call, rules: recipes.Recipe, machine: str) -> Forward:
             call.see("O", rules.O, "rf", None, exact_o.reshape(matrix), values.reshape(matrix))
         saved = kept.keep(rules, exact_o, o, call.fmt)
     return _result(call, (o, saved), (m, l, lse), shape, rules.base)
+
+
+def tile_by_tile(call: inputs.Call, rules: recipes.Recipe, machine: str):
+    """o, not yet rounded, m, l and lse, on arrays of the whole call: every recipe and option but `exact`."""
+    state = STATES[rules.arithmetic](call, rules, machine)
+    for tile in visible.tiles(call):
+        state.step(tile)
+    return state.output()
 
 
 def _result(call: inputs.Call, outputs: tuple, rows: tuple, shape: tuple, base: float) -> Forward:

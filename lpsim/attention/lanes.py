@@ -1,0 +1,206 @@
+"""Blocked attention in compiled loops, in one memory layout: what the passes share.
+
+The arithmetic of `on_machine` and `backward_machine`, which stay as the reading version, as the oracle of the
+tests and for every option that is not here. There a call walks over whole arrays; here one piece of it (a chunk
+of query rows, a key head) stays in the second-level cache from the scores to the output.
+
+Everything is transposed so that a vector's lanes are independent rows of the softmax: S^T = K Q^T, O^T = V^T P^T.
+Then maxima and sums of a row are plain loops over keys in the kernel's order, and the dots (`tile_i32`, and
+`tile_f64` for the rows that it leaves) have as many columns as possible. A dot is symmetric in its operands.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import tile_f64, tile_i32
+from .._jit import merged, njit
+from ..core import fast_plan
+from ..core.fast_loops import round32
+from ..core.fast_prefix import round_nearest
+from ..core.intrinsics import inlined
+from ..dot_units import DotUnit
+from ..dots import emin_of
+from ..formats import FORMATS, Format
+from ..machines import dot_row
+from ..policies import IEEE, NVIDIA, RNE, Policy
+from ..recipes import Recipe, Site
+from .inputs import Call
+from .sites import site_format
+from .visible import EVERYWHERE
+
+u64, f32 = np.uint64, np.float32
+DEEP = 16  #: k that one block of the units in question multiplies
+LANES = 256  #: rows side by side: panels of a block then stay in the first-level cache
+VECTOR = 32  #: panels are padded to whole vectors of int8
+LARGEST_TILE = 1024  #: keys of a tile whose scores one piece of work holds, LANES wide
+FP16, BF16 = FORMATS["fp16"], FORMATS["bf16"]
+
+
+class Blocks(NamedTuple):
+    """An operand cut into blocks of DEEP k, arrays (groups, blocks, DEEP, width): as it is, and for `tile_i32`."""
+
+    raw: np.ndarray  #: float32
+    values: np.ndarray  #: float32
+    exponents: np.ndarray  #: int8
+    offsets: np.ndarray  #: int32 (groups, blocks, width)
+
+
+class Block(NamedTuple):
+    """One of them."""
+
+    raw: np.ndarray  #: float32 (DEEP, width)
+    quick: tile_i32.Panel
+
+
+class Cast(NamedTuple):
+    """Rounding to the inputs' format, RN. Compiled code takes both plans; `upper` says which one is meant."""
+
+    upper: bool  #: bf16: the upper half of float32
+    prefix: fast_plan.Prefix
+    grid: fast_plan.Plan
+
+
+class Work(NamedTuple):
+    """What the dots of one piece of work need beside their operands."""
+
+    unit: DotUnit
+    emin: int  #: exponent of the operands' smallest normal number
+    rows: tile_i32.Rows
+    left: np.ndarray  #: bool: rows that are left to float64
+
+
+def covers(call: Call, recipe: Recipe, machine: str) -> bool:
+    """True if the loops here compute this call: nothing watched, masked or biased but by causality, no odd site."""
+    if recipe.arithmetic != "machine":
+        return False
+    shown, unit = call.visible, dot_row(machine, "wgmma", call.fmt).unit
+    plain_mask = shown.hidden is None and shown.bias is None and shown.left >= EVERYWHERE
+    plain_mask = plain_mask and shown.right in (0, EVERYWHERE) and call.watch is None
+    plain_unit = isinstance(unit, DotUnit) and unit.lanes == DEEP and unit.k_width <= 2 and tile_i32.covers(unit)
+    sites = all(getattr(recipe, name) is None for name in ("S", "m", "l", "acc", "dP"))
+    sites = sites and all(_of_input(getattr(recipe, name), call.fmt) for name in ("P", "PdV", "dS"))
+    sizes = call.keys <= LARGEST_TILE and call.fmt in (BF16, FP16)
+    with np.errstate(over="ignore", under="ignore"):
+        scale = np.float32(call.scale)
+    return bool(plain_mask and plain_unit and sites and sizes and 0 < scale < np.inf)
+
+
+def _of_input(site: Site | None, fmt: Format) -> bool:
+    return site is None or (site_format(site, fmt) == fmt and site.rounding == "rne")
+
+
+def unit_of(call: Call, machine: str) -> DotUnit:
+    """The unit of the dots of a call that is covered."""
+    unit = dot_row(machine, "wgmma", call.fmt).unit
+    assert isinstance(unit, DotUnit)
+    return unit
+
+
+def cast_to(fmt: Format) -> Cast:
+    """The Cast to bf16 or fp16."""
+    policy = Policy(rounding=RNE, overflow=IEEE, nan=NVIDIA)
+    prefix, grid = fast_plan.prefix(BF16, policy), fast_plan.grid(FP16, policy, 24)
+    assert prefix is not None
+    assert grid is not None
+    return Cast(fmt == BF16, prefix, grid)
+
+
+def operand_emin(fmt: Format, unit: DotUnit) -> int:
+    """The exponent from which on the unit counts subnormal operands."""
+    return min(emin_of(fmt), unit.widened_emin)
+
+
+def new_blocks(groups: int, blocks: int, width: int, *leading: int) -> Blocks:
+    """Room for an operand; leading dimensions (heads) before the others."""
+    shape = (*leading, groups, blocks, DEEP, width)
+    return Blocks(
+        np.empty(shape, f32), np.empty(shape, f32), np.empty(shape, np.int8), np.empty((*shape[:-2], width), np.int32)
+    )
+
+
+@inlined
+def padded(n, multiple):
+    """n rounded up to a multiple."""
+    return (n + multiple - 1) // multiple * multiple
+
+
+@merged
+def new_work(unit, emin, width, rows):
+    """Work for panels of this width and operands of so many rows."""
+    return Work(unit, emin, tile_i32.new_rows(width), np.empty(rows, np.bool_))
+
+
+@merged
+def room(blocks, width):
+    """As `new_blocks`, in compiled code, one group; nothing is zero yet."""
+    floats, offsets = np.empty((2, 1, blocks, DEEP, width), f32), np.empty((1, blocks, width), np.int32)
+    return Blocks(floats[0], floats[1], np.empty((1, blocks, DEEP, width), np.int8), offsets)
+
+
+@merged
+def block_of(x, group, number):
+    """One Block of Blocks."""
+    panel = tile_i32.Panel(x.values[group, number], x.exponents[group, number], x.offsets[group, number])
+    return Block(x.raw[group, number], panel)
+
+
+@njit
+def turned(x, start, step, rows, tile, emin, out):
+    """Rows start, start + step, .. of x (n, d), `rows` of them, as columns: a group for each tile, blocks along d.
+
+    Columns beyond the last row of a tile are zero.
+    """
+    for group in range(out.raw.shape[0]):
+        begin = start + group * tile * step
+        count = min(tile, rows - group * tile)
+        for number in range(out.raw.shape[1]):
+            block = block_of(out, group, number)
+            for j in range(count):
+                row = u64(begin + j * step)
+                for lane in range(u64(DEEP)):
+                    block.raw[lane, u64(j)] = x[row, u64(number * DEEP) + lane]
+            for lane in range(u64(DEEP)):
+                for j in range(u64(count), u64(block.raw.shape[1])):
+                    block.raw[lane, j] = f32(0)
+            tile_i32.pack(block.raw, emin, block.quick)
+
+
+@njit
+def upright(x, tile, emin, out):
+    """x (n, d): a group for each tile of its rows, blocks along them, columns as they are; zeros beyond."""
+    for group in range(out.raw.shape[0]):
+        count = min(tile, x.shape[0] - group * tile)
+        for number in range(out.raw.shape[1]):
+            block = block_of(out, group, number)
+            for lane in range(u64(DEEP)):
+                row = number * DEEP + np.int64(lane)
+                filled = x.shape[1] if row < count else 0
+                for j in range(u64(filled)):
+                    block.raw[lane, j] = x[u64(group * tile + row), j]
+                for j in range(u64(filled), u64(block.raw.shape[1])):
+                    block.raw[lane, j] = f32(0)
+            tile_i32.pack(block.raw, emin, block.quick)
+
+
+@njit
+def multiply(a, b, c, rows, n, work):
+    """c[:rows, :n] = one block of a dot on it: columns of Block a times columns of Block b."""
+    left = work.left[:rows]
+    count = tile_i32.block(a.quick, b.quick, c, 0, u64(0), n, work.rows, work.unit, left)
+    if count > 0:
+        a_exact = tile_f64.new_panel(a.raw.shape[0], a.raw.shape[1])
+        b_exact = tile_f64.new_panel(b.raw.shape[0], b.raw.shape[1])
+        tile_f64.pack(a.raw, work.emin, a_exact)
+        tile_f64.pack(b.raw, work.emin, b_exact)
+        rest = tile_f64.new_rows(b.raw.shape[1])
+        tile_f64.block(a_exact, b_exact, c, 0, u64(0), n, rest, work.unit, left)
+
+
+@merged
+def rounded(x, out, cast):
+    """out = x rounded, as values; float32, of one shape, contiguous, two arrays."""
+    if cast.upper:
+        round_nearest(x.reshape(x.size), out.reshape(out.size), cast.prefix)
+    else:
+        round32(x.reshape(x.size), out.reshape(out.size), cast.grid)
