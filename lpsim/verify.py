@@ -4,6 +4,7 @@ Each check computes one kind of recorded result with the emulator and counts the
 attention forward and backward, and unary functions by their digests over whole chunks of inputs.
 """
 
+import importlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ def checks(chunks: Iterable[int] = EDGE_CHUNKS) -> Iterator[Check]:
     yield from recorded_dots("mma")
     yield from recorded_dots("mma_tiny")
     yield from recorded_attention()
+    yield from recorded_kernels()
     chunks = list(chunks)
     for name in digest.PLAN:
         wrong = digest.mismatches(name, chunks=chunks)
@@ -85,6 +87,23 @@ def _attention(recording: str, case: dict, stored: dict[str, np.ndarray]) -> Che
     mask = "causal" if case["causal"] else "full"
     label = f"attention {way}, {case['dtype']}, {mask}, d {case['head_dim']}, inputs '{case['inputs']}'"
     return Check(label, f"{recording}.npz", compared, differing, example)
+
+
+def recorded_kernels() -> Iterator[Check]:
+    """Outputs of lpsim_triton's attention kernels, forward and backward, with every remedy."""
+    crosscheck = importlib.import_module("lpsim_triton.attention_crosscheck")  # its inputs and recipes need no GPU
+    configs, stored = crosscheck.configurations(), data.arrays("attention_live")
+    for number in sorted({int(key.partition("_")[0]) for key in stored}):
+        found = crosscheck.emulated(number, configs[number])
+        compared, differing, example = 0, 0, ""
+        for name, x in found.items():
+            recorded = stored[f"{number}_{name}"]
+            count = crosscheck.differing(recorded, x, configs[number].dtype)  # a NaN is a NaN
+            compared, differing = compared + x.size, differing + count
+            example = example or (count and f"{name}: {count} values") or ""
+        kept = {key: value for key, value in configs[number]._asdict().items() if value not in ("", -1)}
+        label = ", ".join(f"{key} {value}" for key, value in kept.items())
+        yield Check(f"attention kernel {number}: {label}", "attention_live.npz", compared, differing, example)
 
 
 def difference(found: np.ndarray, recorded: np.ndarray) -> tuple[int, str]:
