@@ -25,8 +25,7 @@ def bits(x) -> int:
     return int(np.asarray(x, np.float32).view(np.uint32)[()])
 
 
-@pytest.mark.parametrize("source", ["fp16", "bf16"])
-@pytest.mark.parametrize("target", ["e5m2", "e4m3fn"])
+@pytest.mark.parametrize(("source", "target"), [("fp16", "e5m2"), ("bf16", "e4m3fn")])
 def test_every_16_bit_code_to_fp8(source, target):
     """Triton issue 8322: of 65,536 fp16 inputs, 1,790 came out of the interpreter wrong in e5m2."""
     found = lp.convert(CODES16, source, target, **CLAMPED)

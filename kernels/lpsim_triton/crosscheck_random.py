@@ -37,13 +37,16 @@ def rand_kernel(offsets, out, n, seed, ROUNDS: tl.constexpr, BLOCK: tl.constexpr
     tl.store(out + i, tl.rand(seed, tl.load(offsets + i, inside, other=0), ROUNDS), inside)
 
 
-def on_gpu(kernel, offsets: np.ndarray, seed: int, rounds: int, out: "torch.Tensor") -> np.ndarray:
-    """The kernel's result on the CPU; out is filled."""
+def both_on_gpu(offsets: np.ndarray, seed: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """uint32 (4, n), the words of tl.randint4x, and float32 (n,), tl.rand."""
     n = offsets.size
     given = border.to_torch(offsets).cuda()
-    grid = (triton.cdiv(n, BLOCK),)
-    kernel[grid](given, out, n, seed, rounds, BLOCK, num_warps=4, enable_fp_fusion=False)
-    return out.cpu().numpy()
+    words = torch.empty((4, n), dtype=torch.int32, device="cuda")
+    uniform = torch.empty(n, dtype=torch.float32, device="cuda")
+    for kernel, out in ((randint4x_kernel, words), (rand_kernel, uniform)):
+        grid = (triton.cdiv(n, BLOCK),)
+        kernel[grid](given, out, n, seed, rounds, BLOCK, num_warps=4, enable_fp_fusion=False)
+    return words.cpu().numpy().view(np.uint32), uniform.cpu().numpy()
 
 
 def cases(seed: int, scale: float) -> Iterator[tuple[int, np.dtype, int, int]]:
@@ -61,16 +64,11 @@ def checks(seed: int, scale: float = 1.0) -> Iterator[Check]:
     totals = {"tl.randint4x": [0, 0, ""], "tl.rand": [0, 0, ""]}
     for stream, (key, dtype, rounds, n) in enumerate(cases(seed, scale)):
         offsets = (draws.words(seed, stream, n) >> np.uint64(64 - 8 * dtype.itemsize)).astype(dtype)
-        words = torch.empty((4, n), dtype=torch.int32, device="cuda")
-        uniform = torch.empty(n, dtype=torch.float32, device="cuda")
         want = {
             "tl.randint4x": np.stack(triton_random.randint4x(key, offsets, rounds)),
             "tl.rand": triton_random.rand(key, offsets, rounds),
         }
-        got = {
-            "tl.randint4x": on_gpu(randint4x_kernel, offsets, key, rounds, words).view(np.uint32),
-            "tl.rand": on_gpu(rand_kernel, offsets, key, rounds, uniform),
-        }
+        got = dict(zip(want, both_on_gpu(offsets, key, rounds), strict=True))
         for name, total in totals.items():
             wrong, example = difference(got[name], want[name])
             total[0] += want[name].size
