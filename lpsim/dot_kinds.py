@@ -24,7 +24,7 @@ GRAIN = 1 << 16  #: scalar multiply-adds that one piece of work has at least
 QUIET_NAN = {
     np.dtype(np.float16): np.uint16(0x7FFF),
     np.dtype(np.float32): np.uint32(0x7FFFFFFF),
-    np.dtype(np.float64): np.uint64(0xFFF8000000000000),
+    np.dtype(np.float64): np.uint64(0x7FFFFFFFFFFFFFFF),
 }
 SMALLEST_NORMAL = np.float32(2.0**-126)
 

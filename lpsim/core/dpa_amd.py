@@ -12,6 +12,7 @@ from .bits import bit_length, clamp, where
 from .codec import FINITE, INFINITE
 from .dpa import Term, accumulator, finish, joined_kind, product
 
+NO_EXPONENT = -(1 << 12)  #: below every exponent
 OVERFLOWS = 128  #: a product of 2^128 or more is infinite in a FloorUnit
 
 
@@ -67,11 +68,12 @@ def bounded_product(a, b, a_fmt, b_fmt, plain):
 def truncated_sum(a, b, first, step, a_fmt, b_fmt, unit):
     """(kind, sign, e, total): products of k = first, first + step, .. of one block, cut at 2^(e - fraction_bits).
 
-    e: the largest exponent of these products; a zero takes part with e_zero.
+    e: the largest exponent of these products; a zero, and a k beyond the end, takes part with e_zero.
     """
     plain = nearest(unit.fraction_bits, unit.e_zero)
-    stop = min(first - first % unit.lanes + unit.lanes, len(a))
-    kind, sign, e = FINITE, 0, unit.e_zero
+    stop = first - first % unit.lanes + unit.lanes
+    kind, sign, e = FINITE, 0, where(stop > len(a), unit.e_zero, NO_EXPONENT)
+    stop = min(stop, len(a))
     for k in range(first, stop, step):
         term = bounded_product(a[k], b[k], a_fmt, b_fmt, plain)
         kind, sign = joined_kind(kind, sign, term)
