@@ -23,7 +23,7 @@ from lpsim.verify import Check, difference
 from . import crosscheck_draws as draws
 
 N = 1 << 20  # elements of a case at scale 1
-PREFIX_N = 1 << 25  # of a case of the quick kernels
+QUICK_N = 1 << 25  # of a case of the quick kernels
 TARGETS = tuple(name for name in FORMATS if name != "fp64")
 SOURCES = {
     "fp32": np.dtype(np.float32),
@@ -88,19 +88,19 @@ def cases(seed: int, scale: float) -> list[Case]:
 
 
 def quick_cases(seed: int, scale: float) -> list[Case]:
-    """Large calls of the kernels that have a second body: binary32 to bf16 and tf32."""
-    n = max(10_000, int(PREFIX_N * scale)) + 5
+    """Large calls of the kernels that have a second body: from binary32, to bf16, tf32 and narrow formats."""
+    n = max(10_000, int(QUICK_N * scale)) + 5
     found = []
-    for fmt, as_what in product(("bf16", "tf32"), ("encode", "round")):
+    for fmt, what in product(("bf16", "tf32", "fp16", "e4m3fn", "e5m2", "e4m3fnuz"), ("encode", "round")):
         for i, rounding in enumerate(ROUNDINGS):
             rules = {"rounding": rounding, "overflow": ("ieee", "satfinite")[(seed + i) % 2]}
             rules["nan"] = ("canonical", "nvidia", "ones")[(seed + i) % 3]
-            found.append(Case(as_what, fmt, "fp32", tuple(rules.items()), n))
+            found.append(Case(what, fmt, "fp32", tuple(rules.items()), n))
         for i, (variant, bits) in enumerate(
             (("A", 16), ("B", 16), ("A", 1 + seed % 16), ("B", 1 + seed % 13), ("A", 24))
         ):
             noise = lp.stochastic(bits=bits, seed=~seed, stream=i, step=seed % 7, offset=8 * i + i % 2, variant=variant)
-            found.append(Case(as_what, fmt, "fp32", (("rounding", noise),), n))
+            found.append(Case(what, fmt, "fp32", (("rounding", noise),), n))
     return found
 
 

@@ -112,7 +112,7 @@ def _quantize(
     x: Tensor, out: Tensor, words: Tensor | None, source: list[int], fmt: list[int], policy: list[int], key: list[int],
     values: bool,
 ) -> None:  # fmt: skip
-    from .quantize_kernels import Rule, launch
+    from .quantize_launch import Rule, launch
 
     if x.numel() == 0:
         return

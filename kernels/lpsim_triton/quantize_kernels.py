@@ -5,22 +5,15 @@ offset + i of its stream. The general kernel is `lpsim.core` itself and computes
 bodies in int32, driven by the rows that `lpsim.core.fast_plan` makes for the CPU's.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import triton
 import triton.language as tl
 
-from lpsim.core import arith, codec, fast_plan, rounding
-from lpsim.formats import FORMATS, Format
-from lpsim.policies import NANS, SR_A, SR_B, SR_C, Policy
+from lpsim.core import arith, codec, rounding
+from lpsim.policies import NANS, SR_B, Policy
 
 from .mirror import mirror
 from .philox_words import halves, random_word, words
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-FP32, FP64 = FORMATS["fp32"], FORMATS["fp64"]
 flush, unpack, unpack_f64, pack_f64, round_to = (
     mirror(f) for f in (arith.flush, codec.unpack, codec.unpack_f64, codec.pack_f64, rounding.round_to)
 )
@@ -28,9 +21,6 @@ EXACT = tl.constexpr(Policy(nan=NANS["propagate"]))  # to a wider format: nothin
 INFINITY = tl.constexpr(0x7F800000)
 VARIANT_B = tl.constexpr(SR_B)
 NO_WORDS, KEYED, GIVEN = 0, 1, 2  # where the random integers come from
-BLOCK, PREFIX_BLOCK = 512, 1024  # elements of a program
-GROUPS = 128  # groups of elements of a program that share a Philox block: one a thread
-TAIL = 16
 
 
 @triton.jit
@@ -140,65 +130,3 @@ def keyed_prefix_kernel(
     word = tl.reshape(word, [GROUPS * size])
     added = below_cut(word, policy.noise_bits, 128 // size, plan.drop, policy.rounding == VARIANT_B)
     tl.store(out + i, finish(w, added, plan, as_values).to(out.dtype.element_ty), inside)
-
-
-class Rule(NamedTuple):
-    """What one call computes: rows, and the key of its random words."""
-
-    source: Format
-    fmt: Format
-    policy: Policy
-    dtype: Format | None = None  #: None: codes; else values, as bits of this format
-    seed: int = 0  #: signed 64-bit
-    stream: int = 0
-    step: int = 0
-    offset: int = 0
-
-
-def prefix_plan(rule: Rule) -> fast_plan.Prefix | None:
-    """The row of the prefix kernels if they compute this rule, else None."""
-    if rule.source != FP32 or rule.dtype not in (None, FP32):
-        return None
-    policy, drop = rule.policy, 24 - rule.fmt.precision
-    same_as_a = policy.rounding == SR_B or (policy.rounding == SR_C and policy.noise_bits >= drop)
-    return fast_plan.prefix(rule.fmt, policy._replace(rounding=SR_A) if same_as_a else policy)
-
-
-def launch(x: "Tensor", out: "Tensor", rule: Rule, given: "Tensor | None", lost: "Tensor | None") -> None:
-    """Fill `out` from x by the quickest kernel that computes the rule. Integer views, 1-D, contiguous, on one device.
-
-    given: int64, the random integers, or None: they are keyed. lost: int32 (1,), or None where nothing can be lost.
-    """
-    plan = prefix_plan(rule) if given is None else None
-    whole = x.numel() // TAIL * TAIL if plan is not None else 0
-    for start, stop in ((0, whole), (whole, x.numel())):  # a length that 16 divides needs no mask in most kernels
-        if start < stop:
-            part = rule._replace(offset=rule.offset + start)
-            if plan is not None:
-                _launch_prefix(x[start:stop], out[start:stop], part, plan)
-            else:
-                _launch_general(x[start:stop], out[start:stop], part, given, lost)
-
-
-def _launch_prefix(x: "Tensor", out: "Tensor", rule: Rule, plan: fast_plan.Prefix) -> None:
-    n, as_values = x.numel(), rule.dtype is not None
-    if rule.policy.rounding < SR_A:
-        grid = (triton.cdiv(n, PREFIX_BLOCK),)
-        prefix_kernel[grid](x, out, n, plan, as_values, PREFIX_BLOCK, num_warps=4, enable_fp_fusion=False)  # pyright: ignore
-        return
-    size = 8 if rule.policy.noise_bits <= 16 else 4
-    first, skip = divmod(rule.offset, size)
-    grid = (triton.cdiv(n + skip, GROUPS * size),)
-    keyed_prefix_kernel[grid](  # pyright: ignore[reportIndexIssue]
-        x, out, n, first, rule.seed, rule.stream, rule.step, plan, rule.policy, as_values, skip, GROUPS,
-        num_warps=4, enable_fp_fusion=False,
-    )  # fmt: skip
-
-
-def _launch_general(x: "Tensor", out: "Tensor", rule: Rule, given, lost) -> None:
-    noise = NO_WORDS if rule.policy.rounding < SR_A else KEYED if given is None else GIVEN
-    grid = (triton.cdiv(x.numel(), BLOCK),)
-    general_kernel[grid](  # pyright: ignore[reportIndexIssue]
-        x, given, out, lost, x.numel(), rule.offset, rule.seed, rule.stream, rule.step, rule.source, rule.fmt,
-        rule.policy, noise, rule.dtype, BLOCK, num_warps=4, enable_fp_fusion=False,
-    )  # fmt: skip
