@@ -101,11 +101,6 @@ def to_int8(x):
 
 
 @triton.jit
-def to_uint8(x):
-    return x.to(tl.uint8)
-
-
-@triton.jit
 def to_fp32(x):
     return x.to(tl.float32)
 
