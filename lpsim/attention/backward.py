@@ -7,7 +7,7 @@ import numpy as np
 from .. import border, recipes
 from ..errors import NotModelled
 from ..formats import fmt_name
-from . import backward_machine, backward_nearest, exact, inputs, visible
+from . import backward_machine, backward_nearest, exact, inputs, lanes, lanes_backward, visible
 from .sites import FP32, site_format, stored
 
 ARITHMETICS = {"machine": backward_machine.backward, "nearest": backward_nearest.backward}
@@ -60,7 +60,8 @@ def run(call: inputs.Call, rules: recipes.Recipe, machine: str, o, lse, do, fmt)
     output = _output(o, call, rules, shape)
     statistics = inputs.of_shape(lse, "lse", shape[:-1], np.float32).reshape(call.q.codes.shape[:2])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        found = ARITHMETICS[rules.arithmetic](call, rules, machine, output, statistics, gradient)
+        compute = lanes_backward.backward if lanes.covers(call, rules, machine) else ARITHMETICS[rules.arithmetic]
+        found = compute(call, rules, machine, output, statistics, gradient)
         gradients = []
         for site, x, axes in (("dQ", found.dq, "rf"), ("dK", found.dk, "kf"), ("dV", found.dv, "kf")):
             x = x.reshape(_shape(call, site.lower()))

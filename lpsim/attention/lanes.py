@@ -132,10 +132,10 @@ def new_work(unit, emin, width, rows):
 
 
 @merged
-def room(blocks, width):
-    """As `new_blocks`, in compiled code, one group; nothing is zero yet."""
-    floats, offsets = np.empty((2, 1, blocks, DEEP, width), f32), np.empty((1, blocks, width), np.int32)
-    return Blocks(floats[0], floats[1], np.empty((1, blocks, DEEP, width), np.int8), offsets)
+def room(groups, blocks, width):
+    """As `new_blocks`, in compiled code; nothing is zero yet."""
+    floats, offsets = np.empty((2, groups, blocks, DEEP, width), f32), np.empty((groups, blocks, width), np.int32)
+    return Blocks(floats[0], floats[1], np.empty((groups, blocks, DEEP, width), np.int8), offsets)
 
 
 @merged

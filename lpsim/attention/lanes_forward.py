@@ -49,9 +49,9 @@ class Tile(NamedTuple):
 def _new_tile(q, stop, n, job):
     """A Tile for the last n rows before stop."""
     width, keys = padded(n, VECTOR), padded(job.keys, DEEP)
-    queries = lanes.room(q.shape[1] // DEEP, width)
+    queries = lanes.room(1, q.shape[1] // DEEP, width)
     lanes.turned(q, stop - 1, np.int64(-1), n, n, job.emin, queries)
-    return Tile(np.zeros((keys, width), f32), np.zeros((keys, width), f32), lanes.room(1, width), queries)
+    return Tile(np.zeros((keys, width), f32), np.zeros((keys, width), f32), lanes.room(1, 1, width), queries)
 
 
 @merged
