@@ -1,7 +1,8 @@
 """Every recording of a real H200, computed again: what `lpsim verify` tells.
 
 Each check computes one kind of recorded result with the emulator and counts the bits that differ: dots,
-attention forward and backward, and unary functions by their digests over whole chunks of inputs.
+attention forward and backward, unary functions by their digests over whole chunks of inputs, operations of several
+operands by digests over drawn ones.
 """
 
 import importlib
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import attention, data, digest, dots, machines
+from . import attention, data, digest, dots, machines, replay, replay_dots
 from .formats import lookup
 
 #: zeros and subnormals, around 1, the largest finite values and NaN; both signs
@@ -32,6 +33,7 @@ def checks(chunks: Iterable[int] = EDGE_CHUNKS) -> Iterator[Check]:
     """All checks, one by one. chunks: which of the 256 chunks of 2^24 inputs the digests are computed for."""
     yield from recorded_dots("mma")
     yield from recorded_dots("mma_tiny")
+    yield from recorded_plans()
     yield from recorded_attention()
     yield from recorded_kernels()
     chunks = list(chunks)
@@ -40,6 +42,20 @@ def checks(chunks: Iterable[int] = EDGE_CHUNKS) -> Iterator[Check]:
         example = f"chunk {wrong[0]:#04x}: inputs {wrong[0]:02X}000000 to {wrong[0]:02X}FFFFFF" if wrong else ""
         size = 1 << digest.CHUNK_BITS
         yield Check(name, "digests.json", len(chunks) * size, len(wrong) * size, example)
+    yield from recorded_operations()
+
+
+def recorded_operations() -> Iterator[Check]:
+    """Elementwise operations of several operands, and casts and functions of all 16-bit and 8-bit codes."""
+    stored = replay.description()
+    size = stored["per_chunk"]
+    for name in replay.names():
+        wrong = replay.mismatches(name)
+        example = f"draws {wrong[0] * size} to {(wrong[0] + 1) * size - 1} of seed {stored['seed']}" if wrong else ""
+        yield Check(name, "elementwise.json", stored["draws"], len(wrong) * size, example)
+    for name, recorded in replay.tables().items():
+        count, first = difference(replay.table(name), recorded)
+        yield Check(name, "elementwise.npz", recorded.size, count, first)
 
 
 def recorded_dots(recording: str) -> Iterator[Check]:
@@ -61,6 +77,20 @@ def recorded_dots(recording: str) -> Iterator[Check]:
             compared, differing = compared + recorded.size, differing + count
             example = example or (first and f"{run}{first}")
         yield Check(f"dot {fmt} {path}", f"{recording}.npz", compared, differing, example)
+
+
+def recorded_plans() -> Iterator[Check]:
+    """tl.dot and tl.dot_scaled in every option, one check for each run of the live comparison that is recorded."""
+    rows: dict[str, Check] = {}
+    for result in replay_dots.replay():
+        before = rows.get(result.operation, Check(result.operation, "dots_live.npz", 0, 0))
+        pair = replay_dots.without_payload(result.found), replay_dots.without_payload(result.recorded)
+        count, first = difference(*pair)
+        example = before.example or (first and f"{result.inputs}{first}")
+        rows[result.operation] = before._replace(
+            compared=before.compared + result.recorded.size, differing=before.differing + count, example=example
+        )
+    yield from rows.values()
 
 
 def recorded_attention() -> Iterator[Check]:

@@ -59,15 +59,26 @@ ROWS = [
         "lpsim.tile*",
         "lpsim.digest",
         "lpsim.triton_random",
+        "lpsim.triton_casts",
         "lpsim.drawn",
+        "lpsim.native",
     ],
     ["lpsim.explain", "lpsim.explain.*", "lpsim.trace"],
-    ["lpsim.instructions", "lpsim.machine_dots"],  # Machine: rows and the functions above, by instruction name
+    ["lpsim.instructions", "lpsim.machine_*"],  # Machine: rows and the functions above, by instruction name
     ["lpsim.attention", "lpsim.attention.*"],
     ["lpsim.training", "lpsim.training.*"],
     ["lpsim"],  # the face: everything above, by name and on demand
     ["lpsim.testing", "lpsim.testing.*"],
-    ["lpsim.verify", "lpsim.live", "lpsim.demo", "lpsim.demo.*", "lpsim.cli", "lpsim.cli.*", "lpsim.__main__"],
+    [
+        "lpsim.verify",
+        "lpsim.replay*",
+        "lpsim.live",
+        "lpsim.demo",
+        "lpsim.demo.*",
+        "lpsim.cli",
+        "lpsim.cli.*",
+        "lpsim.__main__",
+    ],
     ["lpsim_triton", "lpsim_triton.*"],
 ]
 #: Optional or heavy: only inside functions, never when lpsim is imported.

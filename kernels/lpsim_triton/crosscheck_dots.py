@@ -15,17 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from lpsim import threads, tl_dot_run
+from lpsim import dot_kinds, threads, tl_dot_run
 from lpsim.formats import FORMATS
+from lpsim.machines import dot_row
 from lpsim.verify import Check
 
-from . import dot, dot_cases
-from .dot_cases import KINDS, Run, ScaledRun
+from . import dot, dot_cases, dot_ptx
+from .dot_cases import KINDS, PtxRun, Run, ScaledRun
 
 WORKERS = 8  #: processes
 SIDE = 1024  #: matrices of the large runs are (10, SIDE, K) x (10, K, SIDE) at scale 1
 LARGE, SMALL = 10 << 20, 1 << 18  #: outputs of one run and one kind
-SCALED = 16  #: tiles of a scaled run
+SCALED = 16  #: tiles of a scaled run and one kind
+PTX = 2048  #: tiles of a run of mma.sync and one kind
 
 
 def shape_of(run: Run, scale: float) -> tuple[int, int, int]:
@@ -88,7 +90,7 @@ def smallest(a, b, c, found, wanted, at) -> str:
     """The failing case with the fewest non-zero products, in bits."""
     places = [tuple(int(i) for i in place) for place in at[:64]]
     w, i, j = min(places, key=lambda p: int(np.count_nonzero((a[p[0], p[1]] != 0) & (b[p[0], :, p[2]] != 0))))
-    start = "none" if c is None else hexadecimal(c[0, i, j])
+    start = "none" if c is None else hexadecimal(c[w % len(c), i, j])
     return (
         f"[{w}, {i}, {j}]: GPU {hexadecimal(wanted[w, i, j])}, lpsim {hexadecimal(found[w, i, j])}; c {start}; "
         f"a {hexadecimal(a[w, i])}; b {hexadecimal(b[w, :, j])}"
@@ -165,13 +167,40 @@ def check_scaled(number: int, run: ScaledRun, seed: int, scale: float) -> Check:
     return Check(str(run), "live", compared, differing, example)
 
 
+def ptx_arrays(run: PtxRun, number: int, kind: str, seed: int, tiles: int):
+    """(a, b, c) of tiles of m16n8k32."""
+    stream = dot_cases.streams(8192 + number, KINDS.index(kind))
+    a = dot_cases.operand(seed, next(stream), (tiles, dot_ptx.M, dot_ptx.K), run.a, kind, -1)
+    b = dot_cases.operand(seed, next(stream), (tiles, dot_ptx.K, dot_ptx.N), run.b, kind, -2)
+    return a, b, dot_cases.accumulator(seed, next(stream), (tiles, dot_ptx.M, dot_ptx.N), run.accumulator, kind)
+
+
+def check_ptx(number: int, run: PtxRun, seed: int, scale: float) -> Check:
+    """One run of the fp8 mma.sync of PTX over all kinds of input."""
+    unit = dot_row("h200", "mma_ptx", run.a, run.b, run.accumulator).unit
+    compared, differing, example = 0, 0, ""
+    for kind in KINDS:
+        a, b, c = ptx_arrays(run, number, kind, seed, max(1, round(PTX * scale)))
+        wanted = dot_ptx.mma(a, b, c, run.a, run.b)
+        found = dot_kinds.dot(a, b, c, unit, FORMATS[run.a], FORMATS[run.b])
+        at = differences(found, wanted)
+        compared, differing = compared + wanted.size, differing + len(at)
+        if len(at) and not example:
+            example = f"{kind}, seed {seed} {smallest(a, b, c, found, wanted, at)}"
+    return Check(str(run), "live", compared, differing, example)
+
+
+def all_runs() -> list:
+    """Every run; its place here is its number."""
+    return [*dot_cases.runs(), *dot_cases.scaled_runs(), *dot_cases.ptx_runs()]
+
+
 def check(job: tuple[int, int, float]) -> Check:
-    """Run number, seed, scale: one row."""
+    """Number of a run, seed, scale: one row."""
     number, seed, scale = job
-    plain, scaled = dot_cases.runs(), dot_cases.scaled_runs()
-    if number < len(plain):
-        return check_plain(number, plain[number], seed, scale)
-    return check_scaled(number - len(plain), scaled[number - len(plain)], seed, scale)
+    run = all_runs()[number]
+    which = {Run: check_plain, ScaledRun: check_scaled, PtxRun: check_ptx}[type(run)]
+    return which(number, run, seed, scale)
 
 
 def _share_cores() -> None:
@@ -180,34 +209,30 @@ def _share_cores() -> None:
 
 def checks(seed: int, scale: float = 1.0) -> Iterator[Check]:
     """A row for each run; more than 10^9 outputs in all at scale 1. Example: the smallest failing case in bits."""
-    count = len(dot_cases.runs()) + len(dot_cases.scaled_runs())
     with multiprocessing.get_context("spawn").Pool(WORKERS, _share_cores) as pool:
-        yield from pool.imap(check, [(number, seed, scale) for number in range(count)])
+        yield from pool.imap(check, [(number, seed, scale) for number in range(len(all_runs()))])
 
 
 RECORDED = 6  #: rows and columns of a recorded result
-RECORDED_KINDS = ("wide", "cancelling", "tiny", "special", "bits")
+RECORDED_KINDS = ("cancelling", "tiny", "special", "bits")
 
 
 def recordings(seed: int) -> dict[str, np.ndarray]:
-    """Small results of the rarer runs, by "number|kind|name": A, B, C (if any), D; for scaled runs SA and SB (if any).
-
-    The number counts all runs, scaled ones behind the others.
-    """
+    """Small results of the rarer runs, by "number|kind|name": A, B, C, D, and of scaled runs SA, SB; C, SB if any."""
     arrays = {}
-    plain = dot_cases.runs()
-    for number, run in enumerate(plain):
-        if dot_cases.is_rare(run):
-            k = run.block[2] if run.a in ("fp32", "fp64") or run.block[2] > 64 else 2 * run.block[2]
-            for kind in RECORDED_KINDS:
-                a, b, c = arrays_of(run, number, kind, seed, (1, RECORDED, RECORDED), k)
-                kept = {"A": a[0], "B": b[0], "D": on_gpu(run, a, b, c)[0]} | ({} if c is None else {"C": c[0]})
-                arrays |= {f"{number}|{kind}|{name}": x for name, x in kept.items()}
-    for number, run in enumerate(dot_cases.scaled_runs()):
+    for number, run in enumerate(all_runs()):
+        if isinstance(run, Run) and not dot_cases.is_rare(run):
+            continue
+        which = {Run: _recording, ScaledRun: _scaled_recording, PtxRun: _ptx_recording}[type(run)]
         for kind in RECORDED_KINDS:
-            kept = _scaled_recording(run, number, kind, seed)
-            arrays |= {f"{len(plain) + number}|{kind}|{name}": x for name, x in kept.items()}
+            arrays |= {f"{number}|{kind}|{name}": x for name, x in which(run, number, kind, seed).items()}
     return arrays
+
+
+def _recording(run: Run, number: int, kind: str, seed: int) -> dict[str, np.ndarray]:
+    k = run.block[2] if run.a in ("fp32", "fp64") or run.block[2] > 64 else 2 * run.block[2]
+    a, b, c = arrays_of(run, number, kind, seed, (1, RECORDED, RECORDED), k)
+    return {"A": a[0], "B": b[0], "D": on_gpu(run, a, b, c)[0]} | ({} if c is None else {"C": c[0]})
 
 
 def _scaled_recording(run: ScaledRun, number: int, kind: str, seed: int) -> dict[str, np.ndarray]:
@@ -219,6 +244,13 @@ def _scaled_recording(run: ScaledRun, number: int, kind: str, seed: int) -> dict
     return kept if b_scales is None else kept | {"SB": b_scales[0, :, :n]}
 
 
+def _ptx_recording(run: PtxRun, number: int, kind: str, seed: int) -> dict[str, np.ndarray]:
+    a, b, c = ptx_arrays(run, number, kind, seed, 1)
+    wanted = dot_ptx.mma(a, b, c, run.a, run.b)
+    n = RECORDED
+    return {"A": a[0, :n], "B": b[0, :, :n], "C": c[0, :n, :n], "D": wanted[0, :n, :n]}
+
+
 def record(folder: str, seed: str) -> None:
     """dots_live.npz, the recordings, and dots_live.json: the device and a row for each run, with what it compared.
 
@@ -227,11 +259,10 @@ def record(folder: str, seed: str) -> None:
     import torch
     import triton
 
-    def part(row: Check, run: Run | ScaledRun) -> dict:
+    def part(row: Check, run) -> dict:
         return {"compared": row.compared, "differing": row.differing, "example": row.example, **run.described()}
 
-    runs = [*dot_cases.runs(), *dot_cases.scaled_runs()]
-    rows = [part(row, run) for row, run in zip(checks(int(seed)), runs, strict=True)]
+    rows = [part(row, run) for row, run in zip(checks(int(seed)), all_runs(), strict=True)]
     versions = {"torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda}
     report = {"device": torch.cuda.get_device_name(), **versions, "seed": int(seed), "runs": rows}
     path = Path(folder) / "dots_live.json"

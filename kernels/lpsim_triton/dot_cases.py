@@ -74,6 +74,21 @@ class ScaledRun(NamedTuple):
         return ", ".join([f"tl.dot_scaled {self.a} x {self.b}", f"tile {tile}", f"{self.num_warps} warps", *more])
 
 
+class PtxRun(NamedTuple):
+    """mma.sync.m16n8k32 of one fp8 format pair, as PTX has it."""
+
+    a: str
+    b: str
+    accumulator: str
+
+    def described(self) -> dict:
+        """What a recording says of it."""
+        return {"operation": str(self), "a": self.a, "b": self.b, "accumulator": self.accumulator}
+
+    def __str__(self) -> str:
+        return f"mma.sync.m16n8k32 {self.a} x {self.b} -> {self.accumulator}"
+
+
 PAIRS = [(name, name) for name in ("bf16", "fp16", "fp32", "e4m3fn", "e5m2")]
 MIXED = [("e4m3fn", "e5m2"), ("e5m2", "e4m3fn")]
 
@@ -116,6 +131,12 @@ def scaled_runs() -> list[ScaledRun]:
         ScaledRun("e4m3fn", "e4m3fn", tile, fast_math=True),
         ScaledRun("e5m2", "bf16", tile, b_scaled=False),
     ]
+
+
+def ptx_runs() -> list[PtxRun]:
+    """All runs of the fp8 mma.sync of PTX."""
+    pairs = [("e4m3fn", "e4m3fn"), ("e5m2", "e5m2"), *MIXED]
+    return [PtxRun(a, b, accumulator) for accumulator in ("fp32", "fp16") for a, b in pairs]
 
 
 def is_rare(run: Run) -> bool:
