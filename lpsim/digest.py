@@ -17,7 +17,7 @@ from . import fills
 from ._jit import PACKAGE, njit
 from .core.codec import FP32
 from .core.intrinsics import bits_to_f32, f32_to_bits, select
-from .core.special import ARRAYS
+from .core.special import BINARY, FUNCTIONS, INSTRUCTIONS, INTEGERS
 from .formats import FORMATS, container_bits
 from .policies import Rules
 from .presets import torch_e8m0
@@ -97,10 +97,12 @@ PLAN |= {  # casts that are one of these instructions
     }.items()
 }
 PLAN |= {
-    f"{'ptx' if '.' in name else 'triton'}:{name}": Operation(loop, np.float32)
-    for name, loop in ARRAYS.items()
-    if not name.startswith("div")  # two operands
+    f"{language}:{name}": Operation(loop, np.float32)
+    for language, loops in (("triton", FUNCTIONS), ("ptx", INSTRUCTIONS))
+    for name, loop in loops.items()
+    if name not in BINARY
 }
+PLAN |= {f"triton:{name}": Operation(loop, dtype) for name, (loop, dtype) in INTEGERS.items()}
 
 
 @functools.cache

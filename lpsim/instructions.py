@@ -6,31 +6,10 @@ reduction orders. Anything without a row raises NotModelled.
 
 from typing import NamedTuple, Unpack
 
-import numpy as np
-
-from . import arrays, border, machine_dots, machines, orders, tile_sums
-from .errors import NotModelled, choose, unknown
-from .formats import fmt_name, lookup
-from .threads import parallel_for
+from . import border, machine_dots, machine_elementwise, machines, orders, tile_sums
+from .errors import NotModelled, choose
+from .machine_elementwise import CASTS
 from .tile_sums import Options
-
-GRAIN = 1 << 16  # elements that a thread takes at a time
-
-#: cast target -> the policy of the instruction that Triton emits for it on sm_90, from float32
-CASTS = {
-    "bf16": {"nan": "nvidia"},  # cvt.rn.bf16.f32
-    "fp16": {"nan": "nvidia"},  # cvt.rn.f16.f32
-    "e4m3fn": {"nan": "nvidia", "overflow": "satfinite"},  # cvt.rn.satfinite.e4m3x2.f32
-    "e5m2": {"nan": "nvidia", "overflow": "satfinite"},  # cvt.rn.satfinite.e5m2x2.f32
-    "tf32": {"nan": "nvidia", "rounding": "rna"},  # cvt.rna.tf32.f32
-}
-ROUNDINGS = {
-    "bf16": ("rne", "rtz"),
-    "fp16": ("rne", "rtz"),
-    "e4m3fn": ("rne",),
-    "e5m2": ("rne",),
-    "tf32": ("rna",),
-}
 
 
 class Machine(NamedTuple):
@@ -90,74 +69,127 @@ class Machine(NamedTuple):
         return machine_dots.tl_dot_scaled(self.name, a, a_scales, b, b_scales, acc, given, block, options)
 
     def exp2(self, x):
-        """tl.exp2: MUFU.EX2 (ex2.approx.ftz.f32). float32 in and out, as in all functions here."""
-        return self._function("exp2", x)
+        """tl.exp2: MUFU.EX2 (ex2.approx.ftz.f32). float32 in and out, as in all functions of one operand here."""
+        return machine_elementwise.function(self.name, "exp2", x)
 
     def exp(self, x):
         """tl.exp: RN(x * log2 e), then ex2.approx.f32."""
-        return self._function("exp", x)
+        return machine_elementwise.function(self.name, "exp", x)
 
     def log2(self, x):
         """tl.log2: libdevice's polynomial as Triton 3.6 compiles it."""
-        return self._function("log2", x)
+        return machine_elementwise.function(self.name, "log2", x)
 
     def log(self, x):
         """tl.log: libdevice's polynomial as Triton 3.6 compiles it."""
-        return self._function("log", x)
+        return machine_elementwise.function(self.name, "log", x)
 
     def sqrt(self, x):
         """tl.sqrt: MUFU.SQRT (sqrt.approx.ftz.f32)."""
-        return self._function("sqrt", x)
+        return machine_elementwise.function(self.name, "sqrt", x)
+
+    def sqrt_rn(self, x):
+        """tl.sqrt_rn: correctly rounded (sqrt.rn.f32)."""
+        return machine_elementwise.function(self.name, "sqrt_rn", x)
 
     def rsqrt(self, x):
         """tl.rsqrt: MUFU.RSQ (rsqrt.approx.ftz.f32)."""
-        return self._function("rsqrt", x)
+        return machine_elementwise.function(self.name, "rsqrt", x)
 
     def rcp(self, x):
         """1 / x in Triton: div.full.f32 with dividend 1."""
-        return self._function("rcp", x)
+        return machine_elementwise.function(self.name, "rcp", x)
 
     def sigmoid(self, x):
         """tl.sigmoid: 1 / (1 + exp(-x)) as compiled."""
-        return self._function("sigmoid", x)
+        return machine_elementwise.function(self.name, "sigmoid", x)
 
-    def div(self, x, y):
-        """x / y in Triton: div.full.f32."""
-        return self._function("div", x, y)
+    def erf(self, x):
+        """tl.erf: libdevice's polynomials and MUFU.EX2."""
+        return machine_elementwise.function(self.name, "erf", x)
+
+    def sin(self, x):
+        """tl.sin: libdevice's reduction and polynomial. MUFU.SIN is ptx("sin.approx.f32", x)."""
+        return machine_elementwise.function(self.name, "sin", x)
+
+    def cos(self, x):
+        """tl.cos: libdevice's reduction and polynomial. MUFU.COS is ptx("cos.approx.f32", x)."""
+        return machine_elementwise.function(self.name, "cos", x)
+
+    def floor(self, x):
+        """tl.floor: subnormals are zeros first, so that floor(-1e-40) is -0."""
+        return machine_elementwise.function(self.name, "floor", x)
+
+    def ceil(self, x):
+        """tl.ceil: subnormals are zeros first."""
+        return machine_elementwise.function(self.name, "ceil", x)
+
+    def libdevice(self, name: str, x):
+        """libdevice.exp or libdevice.tanh (triton.language.extra), by name: "exp", "tanh"."""
+        known = {"exp": "libdevice.exp", "tanh": "libdevice.tanh"}
+        return machine_elementwise.function(self.name, choose("name", name, known), x)
 
     def ptx(self, instruction: str, *operands):
-        """A PTX instruction by its name: ptx("rcp.approx.ftz.f32", x). ValueError names those there are."""
-        from .core.special import ARRAYS
+        """A PTX instruction by its name: ptx("rcp.approx.ftz.f32", x). ValueError names those there are.
 
-        known = {name: name for name in ARRAYS if "." in name}
-        return self._function(choose("instruction", instruction, known), *operands)
+        float32 operands; float16 and bfloat16 where the name ends so. sin, cos, tanh, lg2, ex2, .. and five divisions.
+        """
+        return machine_elementwise.ptx(self.name, instruction, *operands)
+
+    def add(self, x, y):
+        """x + y. Operands of all arithmetic: float32, float16 or bfloat16 arrays of one dtype, which the result has."""
+        return machine_elementwise.operation(self.name, "add", x=x, y=y)
+
+    def sub(self, x, y):
+        """x - y: one rounding to nearest, as all arithmetic here; a NaN is 0x7FFFFFFF or 0x7FFF."""
+        return machine_elementwise.operation(self.name, "sub", x=x, y=y)
+
+    def mul(self, x, y):
+        """x * y."""
+        return machine_elementwise.operation(self.name, "mul", x=x, y=y)
+
+    def div(self, x, y):
+        """x / y in Triton: div.full.f32; 16-bit operands are widened to float32, and the quotient is rounded again."""
+        return machine_elementwise.operation(self.name, "div", x=x, y=y)
+
+    def div_rn(self, x, y):
+        """tl.div_rn: x / y correctly rounded, float32 only (div.rn.f32)."""
+        return machine_elementwise.function(self.name, "div_rn", x, y)
+
+    def fma(self, x, y, z):
+        """tl.fma: x * y + z with one rounding."""
+        return machine_elementwise.operation(self.name, "fma", x=x, y=y, z=z)
+
+    def mul_add(self, x, y, z, *, subtract: bool = False, fp_fusion: bool = True):
+        """x * y + z (or - z) as written in a kernel: one fma, or with enable_fp_fusion=False two roundings."""
+        name = f"x*y {'-' if subtract else '+'} z{'' if fp_fusion else ', not fused'}"
+        return machine_elementwise.operation(self.name, name, x=x, y=y, z=z)
+
+    def mul_add_mul(self, x, y, z, w, *, subtract: bool = False, fp_fusion: bool = True):
+        """x * y + z * w (or - z * w): fma(x, y, RN(z * w)), the left product exact; or three roundings."""
+        name = f"x*y {'-' if subtract else '+'} z*w{'' if fp_fusion else ', not fused'}"
+        return machine_elementwise.operation(self.name, name, x=x, y=y, z=z, w=w)
+
+    def minimum(self, x, y, *, propagate_nan: bool = False):
+        """tl.minimum: -0 below +0; the number where one is NaN, or NaN with propagate_nan=tl.PropagateNan.ALL."""
+        name = "minimum, NaN kept" if propagate_nan else "minimum"
+        return machine_elementwise.operation(self.name, name, x=x, y=y)
+
+    def maximum(self, x, y, *, propagate_nan: bool = False):
+        """tl.maximum, as `minimum`."""
+        name = "maximum, NaN kept" if propagate_nan else "maximum"
+        return machine_elementwise.operation(self.name, name, x=x, y=y)
 
     def cast(self, x, fmt, *, rounding=None):
-        """Codes of float32 x as the conversion instruction gives them, NaN included.
+        """Codes of x as the conversion instruction gives them, NaN included; integers for an integer fmt.
 
-        fmt: bf16, fp16 (rounding rne or rtz), e4m3fn, e5m2 (rne, satfinite), tf32 (rna; NaN is cut to 19 bits, so one
-        with a payload below them becomes infinity). fp16 and bf16 x are widened first, exactly. Raises NotModelled
-        for others; plain e4m3 is refused as ambiguous.
+        x: float32; fp16, bf16, e4m3fn and e5m2 are widened first, exactly. fmt: bf16, fp16 (rounding rne or rtz),
+        e4m3fn, e5m2 (rne, satfinite), tf32 (rna; NaN is cut to 19 bits, so one with a payload below them becomes
+        infinity), fp32 (from narrower ones); int32, int16, int8 from float32 (truncated, saturated, NaN is 0; int8 is
+        the low byte of int16). Triton's e5m2 to bf16 makes numbers of infinities and NaN: 65536 and up.
+        Raises NotModelled for others; plain e4m3 is refused as ambiguous.
         """
-        if fmt == "e4m3":
-            raise ValueError("fmt='e4m3' is ambiguous: the hardware's is OCP's, 'e4m3fn'.")
-        name = fmt_name(lookup(fmt))
-        if name not in CASTS:
-            raise NotModelled(f"{self.name} has no modelled cast to {name}; modelled: {', '.join(CASTS)}.")
-        rules = dict(CASTS[name])
-        if rounding is not None:
-            if rounding not in ROUNDINGS[name]:
-                raise unknown("rounding", rounding, ROUNDINGS[name])
-            rules["rounding"] = rounding
-        given = border.values(x, "x")
-        if given.array.dtype == np.float64:
-            raise TypeError("x has dtype float64; the instruction takes float32: round it first.")
-        codes = arrays.encode(x, name, **rules)
-        if name != "tf32":
-            return codes
-        bits = given.array.astype(np.float32).view(np.uint32)
-        codes = np.where(np.isnan(given.array), bits & np.uint32(0xFFFFE000), np.asarray(codes))[()]
-        return border.to_torch(codes) if given.torch else codes
+        return machine_elementwise.cast(self.name, x, fmt, rounding)
 
     def sum(self, x, *, order=None, times=None, fusion: bool = True, **tile: Unpack[Options]):
         """tl.sum. With no option of the tile: float32 x (..., n) over the last axis in the named order
@@ -169,7 +201,7 @@ class Machine(NamedTuple):
         as enable_fp_fusion. Source: `warp_sums`. Raises NotModelled, TypeError and ValueError.
         """
         if not tile and times is None:
-            given = self._float32(x, "x")
+            given = machine_elementwise.float32(x, "x")
             result = orders.row_sum(given.array, "wgmma" if order is None else order)
             return border.to_torch(result) if given.torch else result
         if order is not None:
@@ -192,31 +224,6 @@ class Machine(NamedTuple):
         if self.name != "h200":
             raise NotModelled(f"{self.name} has no modelled {name}; its reductions were not recorded.")
         return tile_sums.tile_of(options)
-
-    def _float32(self, x, name: str) -> border.Given:
-        given = border.values(x, name)
-        if isinstance(x, float) and (float(np.float32(x)) == x or x != x):  # a Python number that float32 holds
-            return border.Given(np.asarray(x, np.float32), False)
-        if given.array.dtype != np.float32:
-            raise TypeError(f"{name} has dtype {given.array.dtype}; the instruction takes float32.")
-        return given
-
-    def _function(self, name: str, *operands):
-        from .core.special import ARRAYS
-
-        if self.name != "h200":
-            raise NotModelled(f"{self.name} has no modelled {name}; its special functions were not recorded.")
-        given = [self._float32(x, label) for x, label in zip(operands, "xy", strict=False)]
-        shape = np.broadcast_shapes(*(g.array.shape for g in given))
-        flat = [np.ascontiguousarray(border.flat_broadcast(g.array, shape)) for g in given]
-        result = np.empty(shape, np.float32)
-        out = result.reshape(-1)
-
-        def body(start: int, stop: int) -> None:
-            ARRAYS[name](*(x[start:stop] for x in flat), out[start:stop])
-
-        parallel_for(body, out.size, GRAIN)
-        return border.to_torch(result) if any(g.torch for g in given) else result[()]
 
 
 def machine(name: str = "h200") -> Machine:

@@ -103,7 +103,7 @@ def names(fmt: str) -> list[str]:
 
 
 def compute(name: str, fmt: str, codes: list[np.ndarray]) -> np.ndarray:
-    """Codes (n,) of the results. codes: uint32 (fp32) or uint16 (bf16, fp16) arrays (n,), one an operand, contiguous."""
+    """Codes (n,) of the results. codes: uint32 (fp32) or uint16 (bf16, fp16) arrays (n,), contiguous, one each."""
     if fmt == "fp32":
         return _fp32(name, *(x.view(np.float32) for x in codes)).view(np.uint32)
     values = [arrays.decode(x, fmt) for x in codes]

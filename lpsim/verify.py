@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import attention, data, digest, dots, machines, replay, replay_dots
+from . import attention, data, digest, dots, drawn, machines, replay, replay_dots
 from .formats import lookup
 
 #: zeros and subnormals, around 1, the largest finite values and NaN; both signs
 EDGE_CHUNKS = (0x00, 0x3F, 0x7F, 0x80, 0xBF, 0xFF)
+OPERATION_CHUNKS = range(4)  # of 2^18 results each, of the 16 recorded
 OUR_NAMES = {"e4m3": "e4m3fn"}  # in the recordings e4m3 is OCP's
 
 
@@ -36,6 +37,7 @@ def checks(chunks: Iterable[int] = EDGE_CHUNKS) -> Iterator[Check]:
     yield from recorded_plans()
     yield from recorded_attention()
     yield from recorded_kernels()
+    yield from recorded_roundings()
     chunks = list(chunks)
     for name in digest.PLAN:
         wrong = digest.mismatches(name, chunks=chunks)
@@ -49,10 +51,11 @@ def recorded_operations() -> Iterator[Check]:
     """Elementwise operations of several operands, and casts and functions of all 16-bit and 8-bit codes."""
     stored = replay.description()
     size = stored["per_chunk"]
-    for name in replay.names():
-        wrong = replay.mismatches(name)
-        example = f"draws {wrong[0] * size} to {(wrong[0] + 1) * size - 1} of seed {stored['seed']}" if wrong else ""
-        yield Check(name, "elementwise.json", stored["draws"], len(wrong) * size, example)
+    for fmt in drawn.FORMATS:
+        for name, wrong in replay.mismatches(fmt, OPERATION_CHUNKS).items():
+            first = wrong[0] * size if wrong else 0
+            example = f"seed {stored['seed']}, elements {first} to {first + size - 1}" if wrong else ""
+            yield Check(name, "elementwise.json", len(OPERATION_CHUNKS) * size, len(wrong) * size, example)
     for name, recorded in replay.tables().items():
         count, first = difference(replay.table(name), recorded)
         yield Check(name, "elementwise.npz", recorded.size, count, first)
@@ -134,6 +137,12 @@ def recorded_kernels() -> Iterator[Check]:
         kept = {key: value for key, value in configs[number]._asdict().items() if value not in ("", -1)}
         label = ", ".join(f"{key} {value}" for key, value in kept.items())
         yield Check(f"attention kernel {number}: {label}", "attention_live.npz", compared, differing, example)
+
+
+def recorded_roundings() -> Iterator[Check]:
+    """Quantise kernels in every format and mode, operations of the mirrored core, tl.rand, and Triton's casts."""
+    recorded = importlib.import_module("lpsim_triton.recorded_quantize")
+    yield from recorded.replay(data.description("quantize")["digests"])
 
 
 def difference(found: np.ndarray, recorded: np.ndarray) -> tuple[int, str]:

@@ -166,7 +166,7 @@ BINARY = tuple(name for name in ARRAYS if name.startswith("div"))
 INTEGERS = {
     "int32": (plain.int32_array, np.int32),
     "int16": (plain.int16_array, np.int16),
-    "int8": (plain.int16_array, np.int8),
+    "int8": (plain.int8_array, np.int8),
 }
 #: instructions on 16-bit floats: the float32 function whose result is cut to the format (tests and `Machine.ptx`)
 HALVES = {

@@ -123,9 +123,16 @@ def int32_array(x, out):
 
 @njit
 def int16_array(x, out):
-    """out[i] = int16_f32(x[i]). Kept to the low bits of out: int8 goes through int16."""
+    """out[i] = int16_f32(x[i])."""
     for i in range(u64(x.size)):
         out[i] = int16_f32(x[i])
+
+
+@njit
+def int8_array(x, out):
+    """out[i] = the low byte of int16_f32(x[i])."""
+    for i in range(u64(x.size)):
+        out[i] = np.int8(int16_f32(x[i]) & 0xFF)
 
 
 @njit
