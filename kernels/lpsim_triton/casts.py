@@ -1,4 +1,4 @@
-"""Triton's own casts between floats of up to 32 bits, as they compile: what `Machine.cast` is held against."""
+"""Triton's own casts between floats of up to 32 bits, as they compile: what `lpsim.triton_casts` is held against."""
 
 import numpy as np
 import triton
@@ -11,11 +11,6 @@ TYPES = {
     "e4m3fn": tl.float8e4nv,
     "e5m2": tl.float8e5,
 }
-#: (source, target): every cast from 8 or 16 bits that Triton 3.6 compiles; fp8 to fp8 it does not
-PAIRS = [
-    *((source, target) for source in ("bf16", "fp16") for target in TYPES if source != target),
-    *((source, target) for source in ("e4m3fn", "e5m2") for target in ("fp32", "bf16", "fp16")),
-]
 BLOCK = 1024
 
 

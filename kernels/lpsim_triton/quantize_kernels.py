@@ -17,7 +17,7 @@ from .philox_words import halves, random_word, words
 flush, unpack, unpack_f64, pack_f64, round_to = (
     mirror(f) for f in (arith.flush, codec.unpack, codec.unpack_f64, codec.pack_f64, rounding.round_to)
 )
-EXACT = tl.constexpr(Policy(nan=NANS["propagate"]))  # to a wider format: nothing is rounded
+PAYLOADS, CANONICAL = (tl.constexpr(Policy(nan=NANS[name])) for name in ("propagate", "canonical"))
 INFINITY = tl.constexpr(0x7F800000)
 VARIANT_B = tl.constexpr(SR_B)
 NO_WORDS, KEYED, GIVEN = 0, 1, 2  # where the random integers come from
@@ -34,12 +34,15 @@ def number_of(bits, fmt: tl.constexpr):
 
 @triton.jit
 def value_bits(code, fmt: tl.constexpr, dtype: tl.constexpr):
-    """The bits, in the format `dtype`, of the value of a code of fmt, which dtype holds."""
+    """The bits, in the format `dtype`, of the value of a code of fmt, which dtype holds: nothing is rounded. A NaN
+    keeps its payload where NumPy has the dtype, and has none in bf16 and fp8, as ml_dtypes casts it."""
     x = unpack(code, fmt)
     if dtype.bits == 64:
         return pack_f64(x.kind, x.sign, x.exp, x.sig)
+    elif dtype.precision > 8:
+        return round_to(x.kind, x.sign, x.exp, x.sig, dtype, PAYLOADS, 0).code
     else:
-        return round_to(x.kind, x.sign, x.exp, x.sig, dtype, EXACT, 0).code
+        return round_to(x.kind, x.sign, x.exp, x.sig, dtype, CANONICAL, 0).code
 
 
 @triton.jit

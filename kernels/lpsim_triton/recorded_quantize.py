@@ -7,6 +7,7 @@ needs no GPU.
 """
 
 import hashlib
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsim import live, triton_random
+from lpsim import live, triton_casts, triton_random
+from lpsim.formats import FORMATS
 from lpsim.verify import Check
 
 from . import crosscheck_draws as draws
@@ -39,13 +41,15 @@ class Item(NamedTuple):
 def items() -> Iterator[Item]:
     """Everything that is recorded, in a fixed order."""
     for i, case in enumerate(quantize.cases(SEED, SCALE)):
-        yield _case(i, case)
+        if case.what != "round" or case.source in ("fp32", "fp64"):  # values of fewer bits are codes: encode has them
+            yield _case(i, case)
     for i, case in enumerate(quantize.quick_cases(SEED, SCALE)):
         yield _case(i, case._replace(n=10_000 + i))
     for i, seed in enumerate(SEEDS):
         for dtype in (np.int32, np.uint32, np.int64):
             for rounds in ROUNDS:
                 yield _random(i, seed, np.dtype(dtype), rounds)
+    yield from (_cast(source, fmt) for source, fmt in triton_casts.PAIRS if source != "fp32")  # which has digests
 
 
 def _case(index: int, case: quantize.Case) -> Item:
@@ -74,6 +78,22 @@ def _random(index: int, seed: int, dtype: np.dtype, rounds: int) -> Item:
         return np.concatenate([words, triton_random.rand(seed, offsets, rounds).view(np.uint32)])
 
     return Item("tl.randint4x, tl.rand", f"seed {seed}, {dtype} offsets, {rounds} rounds", on_gpu, emulated)
+
+
+def _cast(source: str, fmt: str) -> Item:
+    codes = every_code(source)
+    return Item(
+        "tl.to, all codes",
+        f"{source} to {fmt}",
+        lambda: importlib.import_module(".casts", __package__).cast(codes, source, fmt),
+        lambda: triton_casts.cast(codes, source, fmt),
+    )
+
+
+def every_code(fmt: str) -> np.ndarray:
+    """uint8 or uint16, ascending."""
+    bits = FORMATS[fmt].bits
+    return np.arange(1 << bits, dtype=f"u{bits // 8}")
 
 
 def digest(x: np.ndarray) -> str:
