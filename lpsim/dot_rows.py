@@ -23,7 +23,7 @@ FP8 = ("e4m3fn", "e5m2")
 FP8_FP6_FP4 = (*FP8, "e3m2", "e2m3", "e2m1")
 
 _SIM = "arXiv 2511.10909 (MMA-Sim)"
-_VECTORS = "arXiv 2512.07004, whose 5000 recorded outputs for each case it gives"
+_VECTORS = "arXiv 2512.07004 (5000 recorded outputs a case, of values near 1)"
 _RECORDED = "recorded on an H200 (torch 2.11, Triton 3.6.0)"
 
 Table = dict[tuple[str, str, str], DotRow]  # (path, format, accumulator) -> row
@@ -76,16 +76,22 @@ ADA: Table = {
 
 # mma.sync's fp8 on Hopper: ptxas unpacks to fp16; the four consecutive k of a register go to two HMMA in turn.
 _INTERLEAVED = {"k_width": 4, "widened_emin": -14}
-_LATE = f"mma.sync .e4m3/.e5m2 as ptxas expands it: two HMMA from zero, then FADD or HADD2; {_VECTORS}"
-_LATE_ROWS: Table = {
-    **_rows("mma_ptx", FP8, LateUnit(_fp32(16, 25, **_INTERLEAVED), 32), "fp32", _LATE, mixes=FP8),
-    **_rows("mma_ptx", FP8, LateUnit(_fp16(16, 25, -21, **_INTERLEAVED), 32), "fp16", _LATE, mixes=FP8),
-}
+_LATE = "mma.sync .e4m3/.e5m2 as ptxas expands it: two HMMA from zero, then FADD or HADD2"
 
 
-def _hopper(evidence: str, wgmma: str, mma: str) -> Table:
+def _late(seen: str, **sure) -> Table:
+    unit, narrow = _fp32(16, 25, **_INTERLEAVED), _fp16(16, 25, -21, **_INTERLEAVED)
+    return {
+        **_rows("mma_ptx", FP8, LateUnit(unit, 32), "fp32", f"{_LATE}; {seen}", mixes=FP8, **sure),
+        **_rows("mma_ptx", FP8, LateUnit(narrow, 32), "fp16", f"{_LATE}; {seen}", mixes=FP8, **sure),
+    }
+
+
+def _hopper(evidence: str, wgmma: str, mma: str, others: str) -> Table:
+    """others: the source of integers and chains of fma."""
     sure = {"evidence": evidence}
-    mixed = {"mixes": FP8, "measured_mixes": int(evidence == "measured"), **sure}
+    mixes = {"measured_mixes": int(evidence == "measured"), **sure}
+    mixed = {"mixes": FP8, **mixes}
     widened = f"tl.dot widens to fp16; {mma}"
     return {
         **_rows("wgmma", ["bf16", "fp16"], _fp32(16, 25), "fp32", wgmma, **sure),
@@ -93,16 +99,16 @@ def _hopper(evidence: str, wgmma: str, mma: str) -> Table:
         **_rows("wgmma", FP8, _fp32(32, 13, output_fraction=13, e_zero=-133), "fp32", wgmma, **mixed),
         **_rows("wgmma", ["fp16"], _fp16(16, 25, -21), "fp16", wgmma, **sure),
         **_rows("wgmma", FP8, _fp16(32, 13, -21), "fp16", wgmma, **mixed),
-        **_rows("wgmma", ["int8"], IntegerUnit(32, saturates=0), "int32", f"IGMMA wraps; {wgmma}", **sure),
+        **_rows("wgmma", ["int8"], IntegerUnit(32, saturates=0), "int32", f"IGMMA wraps; {others}", **sure),
         **_rows("mma", ["bf16", "fp16"], _fp32(16, 25), "fp32", mma, **sure),
         **_rows("mma", ["tf32"], _fp32(8, 25), "fp32", mma, **sure),
         **_rows("mma", FP8, _fp32(16, 25, **_INTERLEAVED), "fp32", widened, **mixed),
         **_rows("mma", ["fp16"], _fp16(16, 25, -21), "fp16", mma, **sure),
         **_rows("mma", FP8, _fp16(16, 25, -21, **_INTERLEAVED), "fp16", widened, **mixed),
-        **_rows("mma", ["int8"], IntegerUnit(32, saturates=1), "int32", f"IMMA clamps (.satfinite); {mma}", **sure),
-        **_dmma(evidence, mma),
-        **_rows("ffma", ["fp32"], FmaUnit(32), "fp32", f"FFMA, tl.dot's input_precision='ieee'; {mma}", **sure),
-        **_LATE_ROWS,
+        **_rows("mma", ["int8"], IntegerUnit(32, saturates=1), "int32", f"IMMA clamps (.satfinite); {others}", **sure),
+        **_dmma(evidence, others),
+        **_rows("ffma", ["fp32"], FmaUnit(32), "fp32", f"FFMA, tl.dot's input_precision='ieee'; {others}", **sure),
+        **_late(mma, **mixes),
     }
 
 
@@ -118,7 +124,7 @@ BLACKWELL: Table = {
     **_rows("mma", ["fp16"], _fp16(16, 25, -21), "fp16", f"HMMA: {_16_BIT}"),
     **_dmma(),
     **_IMMA,
-    **_LATE_ROWS,
+    **_late(_VECTORS),
 }
 RTX_BLACKWELL: Table = {
     **_rows("mma", ["bf16", "fp16"], _fp32(16, 25), "fp32", f"HMMA: {_SIM}"),
@@ -162,8 +168,8 @@ CDNA3: Table = {
 }
 
 MACHINES: dict[str, Table] = {
-    "h200": _hopper("measured", f"wgmma, sm_90: {_RECORDED}; {_SIM}", f"mma.sync, sm_90: {_RECORDED}; {_SIM}"),
-    "h100": _hopper("published", f"wgmma, sm_90: {_16_BIT}", f"mma.sync, sm_90: {_16_BIT}"),
+    "h200": _hopper("measured", f"wgmma: {_RECORDED}; {_SIM}", f"mma.sync: {_RECORDED}; {_SIM}", _RECORDED),
+    "h100": _hopper("published", f"wgmma: {_16_BIT}", f"mma.sync: {_16_BIT}", "sm_90, as measured on an H200"),
     "v100": VOLTA,
     "t4": TURING,
     "a100": AMPERE,
