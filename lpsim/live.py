@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -76,13 +75,12 @@ def report(rows: Iterable[tuple[str, Check]], head: dict) -> dict:
 
 def write(text: str, path: Path) -> None:
     """The text as a file, whole or not at all: to a temporary name beside it, then renamed."""
-    handle, name = tempfile.mkstemp(dir=path.parent or Path(), prefix=path.name, suffix=".partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(name, path)
+        partial.write_text(text)
+        os.replace(partial, path)
     except BaseException:
-        os.unlink(name)
+        partial.unlink(missing_ok=True)
         raise
 
 

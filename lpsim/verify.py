@@ -140,7 +140,7 @@ def recorded_kernels() -> Iterator[Check]:
 
 
 def recorded_roundings() -> Iterator[Check]:
-    """Quantise kernels in every format and mode, operations of the mirrored core, tl.rand, and Triton's casts."""
+    """Quantise kernels in every format and mode, operations of the mirrored core, and tl.rand."""
     recorded = importlib.import_module("lpsim_triton.recorded_quantize")
     yield from recorded.replay(data.description("quantize")["digests"])
 

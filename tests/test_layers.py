@@ -59,7 +59,6 @@ ROWS = [
         "lpsim.tile*",
         "lpsim.digest",
         "lpsim.triton_random",
-        "lpsim.triton_casts",
         "lpsim.drawn",
         "lpsim.native",
     ],

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 import lpsim as lp
-from lpsim import arrays, border, formats, triton_casts
+from lpsim import arrays, border, formats
 from lpsim.formats import FORMATS
 from lpsim.policies import NANS, OVERFLOWS, ROUNDINGS, SUBNORMALS, VARIANTS, policy
 from lpsim.verify import Check, difference
@@ -199,20 +199,6 @@ def checks(seed: int, scale: float = 1.0) -> Iterator[Check]:
             [f"quick {c.what} fp32 to {c.fmt}" for c in quick], (run(seed, i, c) for i, c in enumerate(quick))
         )
         yield from rows([label(case) for case in small], (job.get() for job in jobs))
-    yield from casts()
-
-
-def casts() -> Iterator[Check]:
-    """Triton's own casts, every code of 8 and 16 bits. (From binary32 they are unary functions, checked as such.)"""
-    from . import casts as kernels
-
-    for source, fmt in triton_casts.PAIRS:
-        if source != "fp32":
-            codes = np.arange(1 << FORMATS[source].bits, dtype=f"u{FORMATS[source].bits // 8}")
-            want = triton_casts.cast(codes, source, fmt)
-            yield Check(
-                f"tl.to {source} to {fmt}", "live", want.size, *difference(kernels.cast(codes, source, fmt), want)
-            )
 
 
 def label(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""What quantise kernels, twins, Triton's random functions and its casts gave on a GPU, as digests to be computed again.
+"""What quantise kernels, twins and Triton's random functions gave on a GPU, as digests to be computed again.
 
     python -m lpsim_triton.recorded_quantize FILE.json        on the GPU: record
 
@@ -7,7 +7,6 @@ needs no GPU.
 """
 
 import hashlib
-import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -16,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsim import live, triton_casts, triton_random
-from lpsim.formats import FORMATS
+from lpsim import live, triton_random
 from lpsim.verify import Check
 
 from . import crosscheck_draws as draws
@@ -49,7 +47,6 @@ def items() -> Iterator[Item]:
         for dtype in (np.int32, np.uint32, np.int64):
             for rounds in ROUNDS:
                 yield _random(i, seed, np.dtype(dtype), rounds)
-    yield from (_cast(source, fmt) for source, fmt in triton_casts.PAIRS if source != "fp32")  # which has digests
 
 
 def _case(index: int, case: quantize.Case) -> Item:
@@ -78,22 +75,6 @@ def _random(index: int, seed: int, dtype: np.dtype, rounds: int) -> Item:
         return np.concatenate([words, triton_random.rand(seed, offsets, rounds).view(np.uint32)])
 
     return Item("tl.randint4x, tl.rand", f"seed {seed}, {dtype} offsets, {rounds} rounds", on_gpu, emulated)
-
-
-def _cast(source: str, fmt: str) -> Item:
-    codes = every_code(source)
-    return Item(
-        "tl.to, all codes",
-        f"{source} to {fmt}",
-        lambda: importlib.import_module(".casts", __package__).cast(codes, source, fmt),
-        lambda: triton_casts.cast(codes, source, fmt),
-    )
-
-
-def every_code(fmt: str) -> np.ndarray:
-    """uint8 or uint16, ascending."""
-    bits = FORMATS[fmt].bits
-    return np.arange(1 << bits, dtype=f"u{bits // 8}")
 
 
 def digest(x: np.ndarray) -> str:
