@@ -200,7 +200,7 @@ def flushing(a, b, c, unit: FlushUnit, a_fmt: Format, b_fmt: Format) -> np.ndarr
     with np.errstate(all="ignore"):
         for first in range(0, x.shape[-1], unit.group):
             ks = range(first, first + unit.group)  # a k beyond the end is a product of +0
-            terms = [_product(x, y, k) if k < x.shape[-1] else np.float32(0) for k in ks]
+            terms = [_product(x, y, k) if k < x.shape[-1] else np.zeros((), np.float32) for k in ks]
             while len(terms) > 1:
                 terms = [_flushed(p + q, SMALLEST_NORMAL, True) for p, q in zip(terms[::2], terms[1::2], strict=True)]
             total = _flushed(total + terms[0], SMALLEST_NORMAL, True)

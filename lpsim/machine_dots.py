@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import border, dot_kinds, machines, tl_dot_run
+from .dot_units import ScaledUnit
 from .errors import NotModelled
 from .formats import FORMATS, Format, fmt_name, lookup
 from .machines import INT8
@@ -98,6 +99,7 @@ def dot_scaled(machine: str, a, a_scales, b, b_scales, c, formats: tuple, scale_
     scales = [scales_of(s, scale, name) for s, name in ((a_scales, "a_scales"), (b_scales, "b_scales"))]
     assert x.fmt is not None
     assert y.fmt is not None
+    assert isinstance(row.unit, ScaledUnit)
     result = dot_kinds.scaled(x.array, scales[0], y.array, scales[1], start, row.unit, (x.fmt, y.fmt, scale))
     return returned(result, x.torch, y.torch, torch)
 

@@ -161,6 +161,7 @@ def tl_dot_scaled(a, a_scales, a_name: str, b, b_scales, b_name: str, acc, *, m:
     x = scaled_operand(a, a_scales, a_name, into, -1, fast_math)
     y = scaled_operand(b, b_scales, b_name, into, -2, fast_math)
     unit = chosen.unit
+    assert isinstance(unit, DotUnit)
     if chosen.path == "mma":
         unit = _interleaved(unit, (a_name, b_name), k)
     return run(chosen._replace(unit=unit), x, y, acc)

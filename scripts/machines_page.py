@@ -82,7 +82,8 @@ def compared() -> Counter:
             counts["mma_ptx", run["a"], run["accumulator"]] += run["compared"]
         elif "block" in run:
             names = ("form", "num_warps", "input_precision", "max_num_imprecise_acc", "out_dtype")
-            chosen = plan(*run["block"], run["a"], run["b"], **{name: run[name] for name in names})
+            m, n, k = run["block"]
+            chosen = plan(m, n, k, run["a"], run["b"], **{name: run[name] for name in names})
             counts[chosen.path, chosen.a_fmt, chosen.out] += run["compared"]
     return counts
 

@@ -88,7 +88,8 @@ def dot(
     batch, m, k = a.shape
     n = b.shape[-1]
     d = torch.empty((batch, m, n), dtype=torch_dtype(out_dtype), device=a.device)
-    dot_kernel[(triton.cdiv(m, block[0]), triton.cdiv(n, block[1]), batch)](
+    grid = (triton.cdiv(m, block[0]), triton.cdiv(n, block[1]), batch)
+    dot_kernel[grid](  # pyright: ignore[reportIndexIssue]
         a,
         b,
         d if c is None else c.contiguous(),
@@ -158,7 +159,7 @@ def dot_scaled(a, a_scales, a_name: str, b, b_scales, b_name: str, c, *, num_war
     batch, m, n = c.shape
     a_packed, b_packed = (2 if name == "e2m1" else 1 for name in (a_name, b_name))
     d = torch.empty_like(c)
-    dot_scaled_kernel[(batch,)](
+    dot_scaled_kernel[(batch,)](  # pyright: ignore[reportIndexIssue]
         a.contiguous(),
         a_scales.contiguous(),
         b.contiguous(),

@@ -105,5 +105,8 @@ def mma(a: np.ndarray, b: np.ndarray, c: np.ndarray, a_name: str, b_name: str) -
     out = torch.empty_like(z)
     accumulator = "fp32" if c.dtype == np.float32 else "fp16"
     text = instruction(a_name, b_name, accumulator)
-    mma_kernel[(len(a),)](x, y, z, out, text, accumulator == "fp32", num_warps=1, enable_fp_fusion=True)
+    wide = accumulator == "fp32"
+    mma_kernel[(len(a),)](  # pyright: ignore[reportIndexIssue]
+        x, y, z, out, text, wide, num_warps=1, enable_fp_fusion=True
+    )
     return tiles_of(out.cpu().numpy(), c.dtype)
