@@ -6,7 +6,7 @@ reduction orders. Anything without a row raises NotModelled.
 
 from typing import NamedTuple, Unpack
 
-from . import border, machine_dots, machine_elementwise, machines, orders, tile_sums
+from . import border, machine_dots, machine_elementwise, machines, orders, tile_sums, triton_random
 from .errors import NotModelled, choose
 from .machine_elementwise import CASTS
 from .tile_sums import Options
@@ -190,6 +190,34 @@ class Machine(NamedTuple):
         Raises NotModelled for others; plain e4m3 is refused as ambiguous.
         """
         return machine_elementwise.cast(self.name, x, fmt, rounding)
+
+    def rand(self, seed, offset, n_rounds: int = 10):
+        """tl.rand: float32 in [0, 1). offset: int32, uint32 or int64 array, or an int; see `lpsim.triton_random`."""
+        return self._random("rand")(seed, offset, n_rounds)
+
+    def rand4x(self, seed, offset, n_rounds: int = 10):
+        """tl.rand4x: four float32 arrays in [0, 1)."""
+        return self._random("rand4x")(seed, offset, n_rounds)
+
+    def randn(self, seed, offset, n_rounds: int = 10):
+        """tl.randn: float32, normal."""
+        return self._random("randn")(seed, offset, n_rounds)
+
+    def randn4x(self, seed, offset, n_rounds: int = 10):
+        """tl.randn4x: four float32 arrays, normal."""
+        return self._random("randn4x")(seed, offset, n_rounds)
+
+    def randint(self, seed, offset, n_rounds: int = 10):
+        """tl.randint: uint32."""
+        return self._random("randint")(seed, offset, n_rounds)
+
+    def randint4x(self, seed, offset, n_rounds: int = 10):
+        """tl.randint4x: four uint32 arrays."""
+        return self._random("randint4x")(seed, offset, n_rounds)
+
+    def _random(self, name: str):
+        machine_elementwise.refuse_unrecorded(self.name, name)
+        return getattr(triton_random, name)
 
     def sum(self, x, *, order=None, times=None, fusion: bool = True, **tile: Unpack[Options]):
         """tl.sum. With no option of the tile: float32 x (..., n) over the last axis in the named order

@@ -1,10 +1,12 @@
-"""Triton's random functions as Triton 3.6 compiles them for sm_90: tl.randint4x, randint, rand4x and rand.
+"""Triton's random functions as Triton 3.6 compiles them for sm_90: tl.randint4x, rand, randn and their kin.
 
     h200.rand(seed, offsets)        # float32, the bits of tl.rand(seed, offsets)
 
 Philox4x32, key = the 64-bit seed (a negative one sign-extended), counter = (offset low, offset high, 0, 0); the high
 word is 0 for 32-bit offsets, negative ones too. A uniform value is the word as int32, ones' complement below zero,
 converted to float32 (to nearest) and multiplied by the float32 next to 4.6566127342e-10: in [0, 1).
+Normal values are Box and Muller's: r = sqrt(-2 log(max(1e-7, u1))), angle = RN(2 pi u2), r cos and r sin, with
+Triton's log, sqrt (approximate), cos and sin; no product is contracted.
 Source: triton/language/random.py, Salmon et al. (SC 2011).
 """
 
@@ -48,6 +50,34 @@ def rand4x(seed, offset, n_rounds: int = 10) -> tuple[np.ndarray, np.ndarray, np
 def rand(seed, offset, n_rounds: int = 10) -> np.ndarray:
     """float32 of offset's shape, in [0, 1): tl.rand."""
     return uniform(randint(seed, offset, n_rounds))
+
+
+def randn4x(seed, offset, n_rounds: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Four float32 arrays of offset's shape, normal: tl.randn4x."""
+    u1, u2, u3, u4 = rand4x(seed, offset, n_rounds)
+    return *normal(u1, u2), *normal(u3, u4)
+
+
+def randn(seed, offset, n_rounds: int = 10) -> np.ndarray:
+    """float32 of offset's shape, normal: tl.randn, the first of `randn4x`."""
+    w1, w2, _, _ = randint4x(seed, offset, n_rounds)
+    return normal(uniform(w1), uniform(w2))[0]
+
+
+def normal(u1: np.ndarray, u2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two float32 arrays, normal, from two uniform ones: tl.pair_uniform_to_normal."""
+    radius = _apply("sqrt", np.float32(-2.0) * _apply("log", np.maximum(np.float32(1e-7), u1)))
+    angle = np.float32(6.283185307179586) * u2
+    return radius * _apply("cos", angle), radius * _apply("sin", angle)
+
+
+def _apply(name: str, x: np.ndarray) -> np.ndarray:
+    """An elementwise function of `core.special`, with all threads."""
+    from .core.special import ARRAYS
+
+    flat, out = np.ascontiguousarray(x).reshape(-1), np.empty(x.size, np.float32)
+    parallel_for(lambda start, stop: ARRAYS[name](flat[start:stop], out[start:stop]), flat.size, GRAIN)
+    return out.reshape(x.shape)
 
 
 def uniform(words: np.ndarray) -> np.ndarray:

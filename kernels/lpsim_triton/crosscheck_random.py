@@ -1,4 +1,7 @@
-"""Live check of Triton's random functions: tl.randint4x, tl.rand and tl.rand4x against `lpsim.triton_random`."""
+"""Live check of Triton's random functions: tl.randint4x, tl.rand and tl.randn4x against `lpsim.triton_random`.
+
+The others are made of these: randint is the first word, rand4x is rand of each word, randn the first of randn4x.
+"""
 
 from collections.abc import Iterator
 
@@ -37,6 +40,27 @@ def rand_kernel(offsets, out, n, seed, ROUNDS: tl.constexpr, BLOCK: tl.constexpr
     tl.store(out + i, tl.rand(seed, tl.load(offsets + i, inside, other=0), ROUNDS), inside)
 
 
+@triton.jit
+def randn4x_kernel(offsets, out, n, seed, ROUNDS: tl.constexpr, BLOCK: tl.constexpr):
+    """out (4, n), float32: tl.randn4x."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    x0, x1, x2, x3 = tl.randn4x(seed, tl.load(offsets + i, inside, other=0), ROUNDS)
+    tl.store(out + i, x0, inside)
+    tl.store(out + n + i, x1, inside)
+    tl.store(out + 2 * n + i, x2, inside)
+    tl.store(out + 3 * n + i, x3, inside)
+
+
+def normal_on_gpu(offsets: np.ndarray, seed: int, rounds: int) -> np.ndarray:
+    """float32 (4, n): tl.randn4x, with contraction allowed, as kernels have it by default."""
+    out = torch.empty((4, offsets.size), dtype=torch.float32, device="cuda")
+    grid = (triton.cdiv(offsets.size, BLOCK),)
+    given = border.to_torch(offsets).cuda()
+    randn4x_kernel[grid](given, out, offsets.size, seed, rounds, BLOCK, num_warps=4, enable_fp_fusion=True)
+    return out.cpu().numpy()
+
+
 def both_on_gpu(offsets: np.ndarray, seed: int, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """uint32 (4, n), the words of tl.randint4x, and float32 (n,), tl.rand."""
     n = offsets.size
@@ -60,15 +84,17 @@ def cases(seed: int, scale: float) -> Iterator[tuple[int, np.dtype, int, int]]:
 
 
 def checks(seed: int, scale: float = 1.0) -> Iterator[Check]:
-    """Two rows: words, and uniform values. Seeds of 32 and 64 bits, negative ones too; three types of offsets."""
-    totals = {"tl.randint4x": [0, 0, ""], "tl.rand": [0, 0, ""]}
+    """Words, uniform values and normal values. Seeds of 32 and 64 bits, negative ones too; three types of offsets."""
+    totals = {name: [0, 0, ""] for name in ("tl.randint4x", "tl.rand", "tl.randn4x")}
     for stream, (key, dtype, rounds, n) in enumerate(cases(seed, scale)):
         offsets = (draws.words(seed, stream, n) >> np.uint64(64 - 8 * dtype.itemsize)).astype(dtype)
         want = {
             "tl.randint4x": np.stack(triton_random.randint4x(key, offsets, rounds)),
             "tl.rand": triton_random.rand(key, offsets, rounds),
+            "tl.randn4x": np.stack(triton_random.randn4x(key, offsets, rounds)),
         }
-        got = dict(zip(want, both_on_gpu(offsets, key, rounds), strict=True))
+        found = (*both_on_gpu(offsets, key, rounds), normal_on_gpu(offsets, key, rounds))
+        got = dict(zip(want, found, strict=True))
         for name, total in totals.items():
             wrong, example = difference(got[name], want[name])
             total[0] += want[name].size
