@@ -19,12 +19,28 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from triton.testing import do_bench
 
-from lpsim.recipes import PLAIN
+import lpsim as lp
 from lpsim_triton import attention_backward, attention_crosscheck, attention_forward
-from lpsim_triton.remedies import REMEDIES
+from lpsim_triton.remedies import REMEDIES, Remedy
 
 BATCH, HEADS, N = 4, 16, 4096
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+FORWARD, BACKWARD = ("forward",), ("backward",)
+#: name -> (remedy, passes that it changes, mask)
+OURS = {
+    "lpsim": (Remedy(), FORWARD + BACKWARD, None),
+    "lpsim, dynamic maximum": (REMEDIES["dynamic"], FORWARD, None),
+    "lpsim, guarded maximum": (REMEDIES["guarded"], FORWARD, None),
+    "lpsim, guarded by row": (REMEDIES["guarded-row"], FORWARD, None),
+    "lpsim, o in float32 too": (REMEDIES["wide-o"], FORWARD + BACKWARD, None),
+    "lpsim, o as two bf16": (REMEDIES["pair-o"], FORWARD + BACKWARD, None),
+    "lpsim, o stochastic": (Remedy(rounding=lp.stochastic(bits=16, seed=0, stream=0)), FORWARD, None),
+    "lpsim, delta from P": (REMEDIES["delta-p"], BACKWARD, None),
+    "lpsim, delta from P v": (REMEDIES["delta-pv"], BACKWARD, None),
+    "lpsim, bool mask": (Remedy(), FORWARD + BACKWARD, "bool"),
+    "lpsim, float32 bias": (Remedy(), FORWARD + BACKWARD, "bias"),
+}
+SHAPES = tuple(product((64, 128), (True, False)))
 
 
 def peers(q, k, v, do, causal: bool) -> dict:
@@ -47,32 +63,51 @@ def peers(q, k, v, do, causal: bool) -> dict:
     return found
 
 
-def ours(q, k, v, do, causal: bool) -> dict:
-    scale = q.shape[-1] ** -0.5
-    rules = {
-        "lpsim": attention_forward.Rule(causal, scale, maximum=PLAIN),
-        "lpsim, dynamic maximum": attention_forward.Rule(causal, scale, maximum=REMEDIES["dynamic"].maximum),
-        "lpsim, guarded maximum": attention_forward.Rule(causal, scale, maximum=REMEDIES["guarded"].maximum),
+def tensors(d: int) -> list[torch.Tensor]:
+    """q, k, v, do"""
+    torch.manual_seed(0)
+    return [torch.randn(BATCH, HEADS, N, d, device="cuda").bfloat16() for _ in range(4)]
+
+
+def mask_of(kind: str | None) -> torch.Tensor | None:
+    """One for all batches and heads; most pairs count."""
+    if kind is None:
+        return None
+    drawn = torch.randn(1, 1, N, N, device="cuda")
+    return drawn if kind == "bias" else drawn > -2
+
+
+def ours(name: str, q, k, v, do, causal: bool) -> dict:
+    """{(name, pass): function} of one entry of OURS."""
+    remedy, passes, kind = OURS[name]
+    rule = attention_forward.Rule(
+        causal, q.shape[-1] ** -0.5, remedy.keys, remedy.maximum, remedy.l_from, remedy.delta_from, remedy.rounding
+    )
+    mask = mask_of(kind)
+    o, more, lse = attention_forward.forward(q, k, v, rule, mask=mask)
+    functions = {
+        "forward": lambda: attention_forward.forward(q, k, v, rule, mask=mask),
+        "backward": lambda: attention_backward.backward(q, k, v, o, more, lse, do, rule, mask=mask),
     }
-    found = {
-        (name, "forward"): lambda rule=rule: attention_forward.forward(q, k, v, rule) for name, rule in rules.items()
-    }
-    rule = rules["lpsim"]
-    found["lpsim, o in float32 too", "forward"] = lambda: attention_forward.forward(q, k, v, rule, wide_o=True)
-    o, o_wide, lse = attention_forward.forward(q, k, v, rule, wide_o=True)
-    found["lpsim", "backward"] = lambda: attention_backward.backward(q, k, v, o, lse, do, rule)
-    found["lpsim, o in float32 too", "backward"] = lambda: attention_backward.backward(q, k, v, o_wide, lse, do, rule)
-    return found
+    return {(name, which): functions[which] for which in passes}
+
+
+def float8(q, k, v, causal: bool) -> dict:
+    """{(name, pass): function}: e4m3 inputs, forward only."""
+    small = [x.to(torch.float8_e4m3fn) for x in (q, k, v)]
+    rule = attention_forward.Rule(causal, q.shape[-1] ** -0.5)
+    return {("lpsim, float8", "forward"): lambda: attention_forward.forward(*small, rule)}
 
 
 def measure(d: int, causal: bool) -> list[dict]:
-    torch.manual_seed(0)
-    q, k, v, do = (torch.randn(BATCH, HEADS, N, d, device="cuda").bfloat16() for _ in range(4))
-    functions = peers(q, k, v, do, causal) | ours(q, k, v, do, causal)
+    q, k, v, do = tensors(d)
+    functions = peers(q, k, v, do, causal) | float8(q, k, v, causal)
+    for name in OURS:
+        functions |= ours(name, q, k, v, do, causal)
     times = {key: [] for key in functions}
     for _ in range(3):
         for key, function in functions.items():
-            times[key].append(do_bench(function, warmup=20, rep=60, return_mode="median"))
+            times[key].append(do_bench(function, warmup=15, rep=50, return_mode="median"))
     rows = []
     for (name, which), measured in times.items():
         operations = {"forward": 4, "backward": 10}[which] * BATCH * HEADS * N * N * d / (2 if causal else 1)
@@ -88,7 +123,7 @@ def measure(d: int, causal: bool) -> list[dict]:
 
 
 def main() -> None:
-    rows = [row for d, causal in product((64, 128), (True, False)) for row in measure(d, causal)]
+    rows = [row for d, causal in SHAPES for row in measure(d, causal)]
     for row in rows:
         where = f"d {row['d']:3} {'causal' if row['causal'] else 'full':6} {row['pass']:8} {row['who']:24}"
         print(f"{where} {row['tflops']:6} TF/s ({row['from']} to {row['to']})  {row['ms']} ms")

@@ -1,133 +1,33 @@
-"""Do the attention kernels give the emulator's bits? A few hundred configurations, forward and backward.
+"""Do the attention kernels give the emulator's bits? Several hundred configurations, forward and backward.
 
-    python -m lpsim_triton.attention_crosscheck check REPORT.json       on a machine with the GPU and Numba
-    python -m lpsim_triton.attention_crosscheck run FOLDER              on the GPU: outputs into FOLDER
-    python -m lpsim_triton.attention_crosscheck compare FOLDER REPORT.json     anywhere: against the emulator
-    python -m lpsim_triton.attention_crosscheck keep FOLDER RECORDINGS.npz     a few of the outputs, for tests
+    python -m lpsim_triton.attention_crosscheck REPORT.json RECORDINGS.npz [FIRST]
 
-Inputs come from integers, so both sides make the same ones. o, lse, delta, dq, dk and dv are compared bit for bit;
-a NaN equals a NaN whatever its payload. The emulator's backward starts from its own o and lse, so that an error in
-the forward pass is seen again behind it.
+on a machine with the GPU and Numba: the report of all configurations (from number FIRST on), and the kernels' results
+in a few of them, for tests elsewhere. o, lse, delta, dq, dk and dv are compared bit for bit; a NaN equals a NaN
+whatever its payload. The emulator's backward starts from its own o and lse, so that a wrong forward pass is seen again
+behind it.
 """
 
 import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 
-from lpsim.recipes import dynamic
+from lpsim.threads import set_threads
 
-from .remedies import Remedy
+from .attention_cases import ALL_DTYPES, FLOAT8, REMEDIES, Config, configurations, inputs, mask
 
-DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 RESULTS = ("o", "lse", "delta", "dq", "dk", "dv")
-REMEDIES = {
-    "plain": Remedy(),
-    "dynamic": Remedy(dynamic(2.0)),
-    "dynamic, beta 7": Remedy(dynamic(7.0, 2e-3)),
-    "guarded": Remedy(dynamic(2.0, guard=True)),
-    "wide-o": Remedy(delta_from="O32"),
-    "rounded-l": Remedy(l_from="rounded"),
-}
-INPUTS = ("normal", "sharp", "sink", "ties", "one-signed", "identical", "huge", "tiny", "subnormal")
-TIED_AND_HUGE = "tied and huge"  # where the published dynamic maximum underflows every weight: NaN, on both sides
-NON_FINITE = "non-finite"
+FLOAT8_SCALES = (0.5, 0.75, 3.0)  # what e4m3 q, k and v are multiplied by
 PER_FILE = 90
 
 
-class Config(NamedTuple):
-    """One comparison; q is (1, heads, n, d), k and v (1, kv_heads, n_keys, d)."""
-
-    dtype: str
-    d: int
-    causal: bool
-    inputs: str
-    remedy: str = "plain"
-    keys: int = 64
-    n: int = 128
-    n_keys: int = 128
-    heads: int = 1
-    kv_heads: int = 1
-
-
-def configurations() -> list[Config]:
-    """All of them, in a fixed order: the index names the outputs and seeds the inputs."""
-    both = (False, True)
-    plain = [Config(*row) for row in product(DTYPES, (32, 64, 128, 256), both, INPUTS)]
-    plain += [Config(*row, keys=128) for row in product(DTYPES, (64, 128), both, INPUTS)]
-    remedied = [
-        Config(dtype, d, causal, inputs, remedy, n=192, n_keys=192)
-        for (remedy, inputs), (dtype, d, causal) in product(
-            product(list(REMEDIES)[1:], ("ties", "identical", "sharp", "one-signed", "huge", TIED_AND_HUGE)),
-            (("bf16", 64, True), ("fp16", 128, False)),
-        )
-    ]
-    remedied += [
-        Config("bf16", 128, causal, "ties", remedy, keys=128, n=256, n_keys=256)
-        for remedy, causal in product(list(REMEDIES)[1:], both)
-    ]
-    tiles = [
-        Config(dtype, d, causal, "normal", keys=keys, n=256, n_keys=256)
-        for dtype, d, causal, keys in product(DTYPES, (64, 128), both, (16, 32, 128))
-    ]
-    lengths = [
-        Config("bf16", d, causal, "normal", n=n, n_keys=n_keys, heads=heads, kv_heads=kv_heads)
-        for (n, n_keys), (heads, kv_heads), d, causal in product(
-            ((100, 100), (1, 1), (200, 200), (72, 136), (321, 64)), ((2, 2), (4, 2)), (16, 64), both
-        )
-        if not causal or n == n_keys
-    ]
-    special = [Config(dtype, d, False, NON_FINITE) for dtype, d in product(DTYPES, (64, 128))]
-    return plain + remedied + tiles + lengths + special
-
-
-def normals(seed: int, which: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Nearly normal float64: each the sum of four 16-bit integers from Philox, centred, of variance 1."""
-    words = np.random.Philox(key=[seed, which]).random_raw(int(np.prod(shape)))
-    total = sum(((words >> np.uint64(16 * i)) & np.uint64(0xFFFF)).astype(np.int64) for i in range(4))
-    return ((total - 2 * 65535) / (65536 / np.sqrt(3.0))).reshape(shape)
-
-
-def inputs(index: int, config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """q, k, v, do in the config's dtype."""
-    of_q, of_k = (1, config.heads, config.n, config.d), (1, config.kv_heads, config.n_keys, config.d)
-    q, k, v, do = (normals(index, i, shape) for i, shape in enumerate((of_q, of_k, of_k, of_q)))
-    kind = config.inputs
-    if kind == "sharp":
-        q *= 6.0
-    elif kind == "sink":  # every query likes the first key, which carries little
-        q[..., 0] = 3.0 + 0.25 * q[..., 0]
-        k[..., 0, 0] = 16.0
-        v[..., 0, :] *= 0.125
-    elif kind == "ties":  # neighbours are the same key, and scores are small integers, so that maxima tie
-        q, k = np.round(q), np.round(k)
-        k[..., 1::2, :] = k[..., : k.shape[-2] // 2 * 2 : 2, :]
-        v = -np.abs(v) - 1.0
-    elif kind == "one-signed":
-        v = -np.abs(v) - 0.5
-        q *= 2.0
-    elif kind == "identical":
-        k[:] = k[..., :1, :]
-    elif kind == "huge":  # logits in the thousands
-        q, k = 24.0 * q, 24.0 * k
-    elif kind == TIED_AND_HUGE:
-        q, k = 24.0 * np.abs(q), 24.0 * np.abs(k)
-        k[:] = k[..., :1, :]
-    elif kind == NON_FINITE:
-        q[..., 3, 5], k[..., 7, 1], v[..., 9, 2], do[..., 11, 3] = np.nan, np.inf, -np.inf, np.nan
-    elif kind == "tiny":
-        q, k = q * 2.0**-12, k * 2.0**-12
-    elif kind == "subnormal":  # v in the subnormals of fp16; bf16 products with do near fp32's
-        v = v * (2.0**-16 if config.dtype == "fp16" else 2.0**-122)
-    dtype = DTYPES[config.dtype]
-    return tuple(x.astype(np.float32).astype(dtype) for x in (q, k, v, do))  # pyright: ignore
+def results_of(config: Config) -> tuple[str, ...]:
+    """e4m3 attention has no gradients."""
+    return RESULTS[:2] if config.dtype == FLOAT8 else RESULTS
 
 
 def on_gpu(index: int, config: Config) -> dict[str, np.ndarray]:
@@ -136,24 +36,30 @@ def on_gpu(index: int, config: Config) -> dict[str, np.ndarray]:
 
     from . import attention_backward, attention_forward
 
-    dtype = torch.bfloat16 if config.dtype == "bf16" else torch.float16
-    q, k, v, do = (torch.from_numpy(x.view(np.int16)).view(dtype).cuda() for x in inputs(index, config))
-    remedy = REMEDIES[config.remedy]
-    rule = attention_forward.Rule(config.causal, config.d**-0.5, config.keys, remedy.maximum, remedy.l_from)
-    o, o_wide, lse = attention_forward.forward(q, k, v, rule, wide_o=remedy.delta_from == "O32")
-    kept = o if remedy.delta_from == "O" else o_wide
-    dq, dk, dv, delta = attention_backward.backward(q, k, v, kept, lse, do, rule)
-    results = {}
-    for name, x in zip(RESULTS, (o, lse, delta, dq, dk, dv), strict=True):
-        codes = x.dtype == dtype
-        results[name] = x.view(torch.int16).cpu().numpy().view(np.uint16) if codes else x.cpu().numpy()
-    return results
-
-
-def all_on_gpu() -> list[dict[str, np.ndarray]]:
-    """`on_gpu` of every configuration. In several processes: compiling the kernels is what takes time."""
-    with multiprocessing.get_context("spawn").Pool(min(os.cpu_count() or 1, 16)) as pool:
-        return pool.starmap(on_gpu, enumerate(configurations()), chunksize=3)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, FLOAT8: torch.float8_e4m3fn}[config.dtype]
+    small = config.dtype == FLOAT8
+    q, k, v, do = (
+        torch.from_numpy(x.view(np.int8 if small else np.int16)).cuda().view(dtype) for x in inputs(index, config)
+    )
+    given, shown = mask(index, config), None
+    if given is not None:
+        shown = torch.from_numpy(given).cuda()
+        shown = shown.to(torch.bfloat16) if config.mask == "bias16" else shown
+    remedy, scale = REMEDIES[config.remedy], config.d**-0.5
+    rule = attention_forward.Rule(
+        config.causal, scale * FLOAT8_SCALES[0] * FLOAT8_SCALES[1] if small else scale, config.keys, remedy.maximum,
+        remedy.l_from, remedy.delta_from, remedy.rounding, None if config.left < 0 else (config.left, config.right),
+        FLOAT8_SCALES[2] if small else 1.0,
+    )  # fmt: skip
+    o, more, lse = attention_forward.forward(q, k, v, rule, mask=shown)
+    found = (o, lse)
+    if not small:
+        dq, dk, dv, delta = attention_backward.backward(q, k, v, o, more, lse, do, rule, mask=shown)
+        found = (o, lse, delta, dq, dk, dv)
+    return {
+        name: x.view(torch.int16).cpu().numpy().view(np.uint16) if x.element_size() == 2 else x.cpu().numpy()
+        for name, x in zip(results_of(config), found, strict=True)
+    }
 
 
 def emulated(index: int, config: Config) -> dict[str, np.ndarray]:
@@ -162,17 +68,40 @@ def emulated(index: int, config: Config) -> dict[str, np.ndarray]:
 
     q, k, v, do = inputs(index, config)
     remedy = REMEDIES[config.remedy]
-    kept = "O" if remedy.delta_from == "O" else "fp32"
-    recipe = recipes.with_switch("triton", maximum=remedy.maximum, l_from=remedy.l_from, kept=kept)
-    block = (64, config.keys)
-    out = attention.forward(q, k, v, recipe=recipe, causal=config.causal, block=block)
-    back = attention.backward(q, k, v, out.kept, out.lse, do, recipe=recipe, causal=config.causal, block=block)
+    kept = {"O32": "fp32", "pair": "pair"}.get(remedy.delta_from, "O")
+    delta_from = remedy.delta_from if remedy.delta_from in ("P", "PV") else "O"
+    recipe = recipes.with_switch(
+        "triton", maximum=remedy.maximum, l_from=remedy.l_from, kept=kept, delta_from=delta_from
+    )  # fmt: skip
+    small = config.dtype == FLOAT8
+    if remedy.rounding is not None or small:
+        site = recipes.Site("bf16" if small else "input", remedy.rounding or "rne")
+        recipe = recipes.with_site(recipe, O=site)
+    given = mask(index, config)
+    options = {"causal": config.causal, "block": (64, config.keys)}
+    options["window"] = None if config.left < 0 else (config.left, config.right)
+    if given is not None:
+        options["mask" if given.dtype == bool else "bias"] = given
+    if small:
+        out = attention.forward(q, k, v, recipe=recipe, scales=FLOAT8_SCALES, **options)
+        return {"o": as_codes(np.asarray(out.o)), "lse": out.lse}
+    out = attention.forward(q, k, v, recipe=recipe, **options)
+    back = attention.backward(q, k, v, out.kept, out.lse, do, recipe=recipe, **options)
     results = dict(zip(RESULTS, (out.o, out.lse, back.delta, back.dq, back.dk, back.dv), strict=True))
     return {name: x.view(np.uint16) if x.dtype.itemsize == 2 else x for name, x in results.items()}
 
 
+def as_codes(o: np.ndarray) -> np.ndarray:
+    """bf16 codes of values that bf16 holds."""
+    from lpsim.arrays import encode
+
+    return np.asarray(encode(o, "bf16", nan="nvidia"))
+
+
 def is_nan(x: np.ndarray, dtype: str) -> np.ndarray:
-    return np.isnan(x if x.dtype == np.float32 else x.view(DTYPES[dtype]).astype(np.float32))
+    if x.dtype == np.float32:
+        return np.isnan(x)
+    return np.isnan(x.view(ALL_DTYPES["bf16" if dtype == FLOAT8 else dtype]).astype(np.float32))
 
 
 def differing(a: np.ndarray, b: np.ndarray, dtype: str) -> int:
@@ -203,54 +132,53 @@ def versions() -> dict[str, str]:
     }
 
 
-def run(folder: Path) -> None:
-    """Every configuration on the GPU; results and versions into the folder, PER_FILE configurations a file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
-    results = all_on_gpu()
-    for first in range(0, len(results), PER_FILE):
-        indices = range(first, min(first + PER_FILE, len(results)))
-        arrays = {f"{i}_{name}": x for i in indices for name, x in results[i].items()}
-        np.savez_compressed(folder / f"outputs{first // PER_FILE}.npz", **arrays)  # pyright: ignore
-
-
-def recorded(folder: Path) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-    """(index, results) of what `run` left."""
-    for path in sorted(folder.glob("outputs*.npz")):
-        with np.load(path) as arrays:
-            for i in sorted({int(name.split("_")[0]) for name in arrays.files}):
-                yield i, {name: arrays[f"{i}_{name}"] for name in RESULTS}
-
-
 def worth_keeping() -> list[int]:
-    """A few configurations, small ones first, that between them show every value of every field."""
+    """A few configurations, small ones first, that between them show every value of every field, and windows."""
     configs, seen, kept = configurations(), set(), []
     by_size = sorted(range(len(configs)), key=lambda i: configs[i].heads * configs[i].n * configs[i].d)
     for i in by_size:
         config = configs[i]
-        shows = {*config._asdict().items(), (config.inputs, config.dtype)}
+        shows = {item for item in config._asdict().items() if item[0] not in ("left", "right")}
+        shows |= {(config.inputs, config.dtype), ("window", config.left >= 0, config.right > 0)}
         if shows - seen:
             seen |= shows
             kept.append(i)
     return sorted(kept)
 
 
-def keep(folder: Path, path: Path) -> None:
-    """The results of `worth_keeping` from what `run` left, as one file."""
-    wanted = set(worth_keeping())
-    kept = {f"{i}_{name}": x for i, results in recorded(folder) if i in wanted for name, x in results.items()}
-    np.savez_compressed(path, **kept)  # pyright: ignore
+def keep(results: dict[int, dict[str, np.ndarray]], path: Path) -> None:
+    """Those of `worth_keeping`, as one file."""
+    wanted = [i for i in worth_keeping() if i in results]
+    kept = {f"{i}_{name}": x for i in wanted for name, x in results[i].items()}
+    with path.open("wb") as file:
+        np.savez_compressed(file, **kept)  # pyright: ignore
 
 
-def compare(results: Iterator[tuple[int, dict[str, np.ndarray]]], made_by: dict[str, str]) -> dict:
+def both(first: int) -> tuple[dict[int, dict[str, np.ndarray]], dict[int, dict[str, np.ndarray]]]:
+    """Results of the kernels and of the emulator, by number, from configuration `first` on. In several processes:
+    the one side waits for compilers, the other for arithmetic."""
+    numbered = list(enumerate(configurations()))[first:]
+    processes, context = min(os.cpu_count() or 1, 16), multiprocessing.get_context("spawn")
+    with context.Pool(processes) as gpu:
+        coming = gpu.starmap_async(on_gpu, numbered, chunksize=1)
+        for i in range(0, len(numbered), 100):  # the compiled emulator is cached before many processes want it
+            emulated(*numbered[i])
+        with context.Pool(processes, set_threads, (1,)) as cpu:
+            want = cpu.starmap(emulated, numbered, chunksize=3)
+        got = coming.get()
+    order = [i for i, _ in numbered]
+    return dict(zip(order, got, strict=True)), dict(zip(order, want, strict=True))
+
+
+def compare(got: dict[int, dict[str, np.ndarray]], want: dict[int, dict[str, np.ndarray]], made_by: dict) -> dict:
     """The report: for every configuration and result how many values there are and how many differ."""
     configs = configurations()
     rows = []
-    for i, got in results:
-        want = emulated(i, configs[i])
-        counts = {name: [got[name].size, differing(got[name], want[name], configs[i].dtype)] for name in RESULTS}
-        nans = sum(int(is_nan(x, configs[i].dtype).sum()) for x in got.values())
-        rows.append({**configs[i]._asdict(), "values_and_differing": counts, "nan": nans})
+    for i, found in got.items():
+        config = configs[i]
+        counts = {name: [x.size, differing(x, want[i][name], config.dtype)] for name, x in found.items()}
+        nans = sum(int(is_nan(x, config.dtype).sum()) for x in found.values())
+        rows.append({**config._asdict(), "values_and_differing": counts, "nan": nans})
     values = sum(count[0] for row in rows for count in row["values_and_differing"].values())
     wrong = sum(count[1] for row in rows for count in row["values_and_differing"].values())
     return {**made_by, "configurations": len(rows), "values": values, "differing": wrong, "rows": rows}
@@ -264,22 +192,13 @@ def write_report(report: dict, path: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    match arguments:
-        case ["run", folder]:
-            run(Path(folder))
-            return 0
-        case ["keep", folder, path]:
-            keep(Path(folder), Path(path))
-            return 0
-        case ["compare", folder, path]:
-            made_by = json.loads((Path(folder) / "versions.json").read_text())
-            report = compare(recorded(Path(folder)), made_by)
-        case ["check", path]:
-            report = compare(iter(enumerate(all_on_gpu())), versions())
-        case _:
-            sys.stderr.write(f"{__doc__}\n")
-            return 2
-    write_report(report, Path(path))
+    if len(arguments) not in (2, 3):
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    got, want = both(int(arguments[2]) if len(arguments) == 3 else 0)
+    report = compare(got, want, versions())
+    write_report(report, Path(arguments[0]))
+    keep(got, Path(arguments[1]))
     sys.stdout.write(
         f"{report['configurations']} configurations, {report['values']} values, {report['differing']} differing\n"
     )

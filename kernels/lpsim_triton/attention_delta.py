@@ -2,7 +2,8 @@
 
 Arithmetic, fp32, the order in which tl.sum adds a row of 16-bit values on sm_90: of each 8 features x = RN(o1 do1),
 then x = fma(oj, doj, x) for j = 0, 2, .., 7; then the eighths of the row in a butterfly, the farthest first. Here the
-order is spelt out, so that it does not hang on how the compiler lays out the loads, and is the same for a float32 o.
+order is spelt out, so that it does not hang on how the compiler lays out the loads, and is the same for a float32 o,
+and for an o of two 16-bit values, whose sum float32 holds. For delta without o see attention_delta_again.
 """
 
 import torch
@@ -25,15 +26,19 @@ def eighths(x, HEAD: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def delta_kernel(
-    o, do, delta, heads, n, do_batch, do_head, do_row, do_feature, HEAD: tl.constexpr, ROWS: tl.constexpr
+    o, low, do, delta, heads, n, do_batch, do_head, do_row, do_feature, HEAD: tl.constexpr, ROWS: tl.constexpr,
+    PAIR: tl.constexpr,
 ):  # fmt: skip
-    """delta (batch, heads, n). o contiguous, 16 bits or float32; do with any strides."""
+    """delta (batch, heads, n). o and, if PAIR, low contiguous, 16 bits or float32; do with any strides."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     batch_head = tl.program_id(1).to(tl.int64)
     features = tl.arange(0, HEAD)[None, :]
     inside = rows[:, None] < n
     do_at = batch_head // heads * do_batch + batch_head % heads * do_head
-    x = tl.load(o + (batch_head * n + rows[:, None]) * HEAD + features, mask=inside, other=0.0)
+    at = (batch_head * n + rows[:, None]) * HEAD + features
+    x = tl.load(o + at, mask=inside, other=0.0).to(tl.float32)
+    if PAIR:
+        x = x + tl.load(low + at, mask=inside, other=0.0).to(tl.float32)
     y = tl.load(do + do_at + rows[:, None].to(tl.int64) * do_row + features * do_feature, mask=inside, other=0.0)
     x0, x1, x2, x3, x4, x5, x6, x7 = eighths(x, HEAD, ROWS)
     y0, y1, y2, y3, y4, y5, y6, y7 = eighths(y, HEAD, ROWS)
@@ -47,12 +52,14 @@ def delta_kernel(
     tl.store(delta + batch_head * n + rows, tl.sum(total, 1), mask=rows < n)
 
 
-def delta_of(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
-    """delta (batch, heads, n), float32: rowsum(o * do). o contiguous, 16 bits or float32; do 16 bits."""
+def delta_of(o: torch.Tensor, low: torch.Tensor | None, do: torch.Tensor) -> torch.Tensor:
+    """delta (batch, heads, n), float32: rowsum(o * do), or rowsum((o + low) * do). o contiguous, 16 bits or float32;
+    low as o, or None; do 16 bits."""
     batch, heads, n, d = do.shape
     delta = torch.empty((batch, heads, n), dtype=torch.float32, device=do.device)
     rows = max(16, 4096 // d)
     delta_kernel[(triton.cdiv(n, rows), batch * heads)](  # pyright: ignore[reportIndexIssue]
-        o, do, delta, heads, n, *do.stride(), HEAD=d, ROWS=rows, num_warps=4, enable_fp_fusion=True
-    )
+        o, low, do, delta, heads, n, *do.stride(), HEAD=d, ROWS=rows, PAIR=low is not None, num_warps=4,
+        enable_fp_fusion=True,
+    )  # fmt: skip
     return delta

@@ -1,9 +1,10 @@
 """Flash attention forward as a Triton kernel for sm_90, bit for bit what `lpsim.attention.forward` says.
 
 Arithmetic, per query row and tile of keys, fp32 and base 2 throughout: scores from a chained dot that starts at
-zero; r = RN(max * scale); m = max(m, r); p = EX2(fma(s, scale, -m)); alpha = EX2(m_old - m); l = fma(l, alpha,
-rowsum p); the output is multiplied by alpha and is the live accumulator of the second dot, whose weights are p
-rounded to 16 bits; o = div.full(acc, l), rounded once; lse = m + log2(l).
+zero; r = RN(max * scale); m = max(m, r); p = EX2(fma(s, scale, -m)), -m being 0 while m is -inf; alpha =
+EX2(m_old - m); l = fma(l, alpha, rowsum p); the output is multiplied by alpha and is the live accumulator of the
+second dot, whose weights are p rounded to the inputs' format; o = div.full(acc, l), rounded once, or 0 for a row
+that saw no key; lse = m + log2(l). A bias: see attention_seen. fp8: o is multiplied by the scale of v, and is bf16.
 
 What changes bits: the keys of a tile, and the remedy. What does not, and is therefore free to be tuned: the query
 rows of a tile, warps, stages, the order of the tiles. (With an Inf or NaN in v the rows of a tile matter as well:
@@ -17,7 +18,9 @@ import triton
 import triton.language as tl
 
 from .attention_forward_async import launch
-from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
+from .attention_output import round_output
+from .attention_seen import described_pairs, keys_of_rows, seen_scores
+from .attention_tiles import HEADS_TOGETHER, Rule, described, described_turned, log2_scale
 
 
 @triton.jit
@@ -41,11 +44,16 @@ def rounded_product(x, y):
 
 
 @triton.jit
-def minus_one_if_at_least(x, y):
-    """-1 where x >= y, else 0, NaN too: one instruction, and two such results are added by another."""
-    return tl.inline_asm_elementwise(
-        "set.ge.s32.f32 $0, $1, $2;", "=r,f,f", [x, y], dtype=tl.int32, is_pure=True, pack=1
-    )  # fmt: skip
+def larger_two(a, a_next, b, b_next):
+    """The two largest of two ordered pairs."""
+    return tl.maximum(a, b), tl.maximum(tl.minimum(a, b), tl.maximum(a_next, b_next))
+
+
+@triton.jit
+def two_largest(s):
+    """The largest score of each row and the next one, which is equal to it if it occurs twice. (ROWS,) each."""
+    a, b = tl.split(s.reshape(s.shape[0], s.shape[1] // 2, 2))
+    return tl.reduce((tl.maximum(a, b), tl.minimum(a, b)), 1, larger_two)
 
 
 @triton.jit
@@ -58,80 +66,118 @@ def displaced(r, beta, GUARD: tl.constexpr):
     return tl.where(r > 0, r * beta, tl.where(r < 0, 0.0, r))
 
 
+class Variant(NamedTuple):
+    """What is compiled into the kernel besides sizes and `Pairs`."""
+
+    dynamic: bool
+    guard: bool
+    across: bool  #: ties are counted over all tiles of the row so far
+    rounded_l: bool
+    kept: str  #: beside o: "" nothing, "O32" o in float32, "pair" what o lost; "32": o in float32 in place of o
+    turned: bool  #: v comes as (d, keys): 8-bit inputs
+
+
 @triton.jit
-def tile_maximum(s, scale, beta, tolerance, DYNAMIC: tl.constexpr, GUARD: tl.constexpr):
-    """RN(rowmax * scale), or what the dynamic maximum puts in its place: lpsim.attention.softmax.tile_maximum."""
-    r = rounded_product(tl.max(s, 1), scale)
-    if DYNAMIC:
-        # Nearness is -x <= tolerance. A masked score gives -inf, a masked row NaN: neither is near.
-        near = minus_one_if_at_least(tl.fma(s, scale, -r[:, None]), -tolerance)
-        r = tl.where(tl.sum(near, 1) < -1, displaced(r, beta, GUARD), r)
-    return r
+def tile_maximum(s, scale, numbers, largest, ties, WITH: tl.constexpr):
+    """RN(rowmax * scale), or what the dynamic maximum puts in its place, and the row's largest score and its ties so
+    far: lpsim.attention.softmax.tile_maximum."""
+    beta, tolerance = numbers
+    if not WITH.dynamic:
+        return rounded_product(tl.max(s, 1), scale), largest, ties
+    # A score x is near if fma(x, scale, -r) >= -tolerance, which grows with x: so two are if the second largest is.
+    # A masked score gives -inf, a masked row NaN: neither is near.
+    first, second = two_largest(s)
+    r = rounded_product(first, scale)
+    if WITH.across:
+        top = tl.maximum(r, largest)
+        near = (tl.fma(first, scale, -top) >= -tolerance).to(tl.int32)
+        near += (tl.fma(second, scale, -top) >= -tolerance).to(tl.int32)
+        near += tl.where(r - largest <= tolerance, ties, 0)
+        some = r > float("-inf")
+        r = tl.where(some, tl.where(near > 1, displaced(top, beta, WITH.guard), top), r)
+        return r, tl.where(some, top, largest), tl.where(some, near, ties)
+    return tl.where(tl.fma(second, scale, -r) >= -tolerance, displaced(r, beta, WITH.guard), r), largest, ties
 
 
 @triton.jit
 def forward_tiles(
-    acc, l, m, q, k_desc, v_desc, batch, head, first_row, start, stop, n_keys, scale, beta, tolerance,
-    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
-    DYNAMIC: tl.constexpr, GUARD: tl.constexpr, ROUNDED_L: tl.constexpr,
+    acc, l, m, largest, ties, q, k_desc, v_desc, place, start, stop, scale, numbers, seen,
+    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, PAIRS: tl.constexpr,
+    WITH: tl.constexpr,
 ):  # fmt: skip
-    """The tiles of keys start .. stop go by; MASKED: some of their scores are hidden."""
+    """The tiles of keys start .. stop go by; MASKED: some of their scores are hidden. place: (batch, head, key head,
+    first row, n_keys)."""
+    batch, head, kv_head, first_row, n_keys = place
+    factor = 1.0 if PAIRS.mask == "bias" else scale
     for first_key in tl.range(start, stop, KEYS):
-        k = k_desc.load([batch, head, first_key, 0]).reshape(KEYS, HEAD)
+        k = k_desc.load([batch, kv_head, first_key, 0]).reshape(KEYS, HEAD)
         s = tl.dot(q, k.T)
         if MASKED:
-            keys = first_key + tl.arange(0, KEYS)
-            visible = (keys < n_keys)[None, :]
-            if CAUSAL:
-                visible = visible & (first_row + tl.arange(0, ROWS)[:, None] >= keys[None, :])
+            s, visible = seen_scores(
+                s, (batch, head, n_keys), first_row, first_key, scale, seen, ROWS, KEYS, False, PAIRS
+            )  # fmt: skip
             s = tl.where(visible, s, float("-inf"))
-        m_new = tl.maximum(m, tile_maximum(s, scale, beta, tolerance, DYNAMIC, GUARD))
-        p = tl.math.exp2(tl.fma(s, scale, -m_new[:, None]))
-        alpha = tl.math.exp2(m - m_new)
+        r, largest, ties = tile_maximum(s, factor, numbers, largest, ties, WITH)
+        m_new = tl.maximum(m, r)
+        taken = tl.where(m_new == float("-inf"), 0.0, m_new)
+        p = tl.math.exp2(tl.fma(s, factor, -taken[:, None]))
+        alpha = tl.math.exp2(m - taken)
         weights = p.to(q.dtype)
-        summed = weights.to(tl.float32) if ROUNDED_L else p
+        summed = weights.to(tl.float32) if WITH.rounded_l else p
         l = tl.fma(l, alpha, tl.sum(summed, 1))
         acc = acc * alpha[:, None]
-        v = v_desc.load([batch, head, first_key, 0]).reshape(KEYS, HEAD)
+        if WITH.turned:
+            v = v_desc.load([batch, kv_head, 0, first_key]).reshape(HEAD, KEYS).T
+        else:
+            v = v_desc.load([batch, kv_head, first_key, 0]).reshape(KEYS, HEAD)
         acc = tl.dot(weights, v, acc)
         m = m_new
-    return acc, l, m
+    return acc, l, m, largest, ties
 
 
 @triton.jit
 def forward_kernel(
-    q_desc, k_desc, v_desc, o, o_wide, lse, scale, beta, tolerance, heads, kv_group, n, n_keys, tiles, batch_heads,
-    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, CAUSAL: tl.constexpr, DYNAMIC: tl.constexpr,
-    GUARD: tl.constexpr, ROUNDED_L: tl.constexpr, WIDE_O: tl.constexpr, GROUP: tl.constexpr,
+    q_desc, k_desc, v_desc, o, o_more, lse, scale, numbers, v_scale, mask_desc, sides, heads, kv_group, n, n_keys,
+    tiles, batch_heads,
+    HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PAIRS: tl.constexpr, WITH: tl.constexpr,
+    GROUP: tl.constexpr,
 ):  # fmt: skip
-    """o (batch, heads, n, HEAD), lse (batch, heads, n), contiguous; o_wide the same as o in float32 if WIDE_O."""
-    tile, batch_head = tile_position(tl.program_id(0), tiles, batch_heads, GROUP, CAUSAL)
+    """o (batch, heads, n, HEAD), lse (batch, heads, n), contiguous; o_more: as o, what WITH.kept says.
+    numbers: (beta, tolerance); mask_desc, sides: attention_seen.described_pairs."""
+    tile, batch_head = tile_position(tl.program_id(0), tiles, batch_heads, GROUP, PAIRS.causal)
     batch, head = batch_head // heads, batch_head % heads
-    kv_head = head // kv_group
     first_row = tile * ROWS
     q = q_desc.load([batch, head, first_row, 0]).reshape(ROWS, HEAD)
-
-    # Key tiles before `clear` are visible to every row of this tile, those from `stop` on to none.
-    stop = tl.minimum(first_row + ROWS, n_keys) if CAUSAL else n_keys
-    clear = (tl.minimum(first_row + 1, n_keys) if CAUSAL else n_keys) // KEYS * KEYS
+    place = (batch, head, head // kv_group, first_row, n_keys)
+    seen = (sides[0], sides[1], mask_desc)
+    start, clear, stop = keys_of_rows(first_row, n_keys, seen, ROWS, KEYS, PAIRS)
     m = tl.full([ROWS], float("-inf"), tl.float32)
     l = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, HEAD], tl.float32)
-    acc, l, m = forward_tiles(
-        acc, l, m, q, k_desc, v_desc, batch, kv_head, first_row, 0, clear, n_keys, scale, beta, tolerance,
-        HEAD, ROWS, KEYS, False, CAUSAL, DYNAMIC, GUARD, ROUNDED_L,
-    )  # fmt: skip
-    acc, l, m = forward_tiles(
-        acc, l, m, q, k_desc, v_desc, batch, kv_head, first_row, clear, stop, n_keys, scale, beta, tolerance,
-        HEAD, ROWS, KEYS, True, CAUSAL, DYNAMIC, GUARD, ROUNDED_L,
+    largest, ties = m, tl.zeros([ROWS], tl.int32)
+    if not (PAIRS.window or PAIRS.mask != ""):
+        acc, l, m, largest, ties = forward_tiles(
+            acc, l, m, largest, ties, q, k_desc, v_desc, place, start, clear, scale, numbers, seen,
+            HEAD, ROWS, KEYS, False, PAIRS, WITH,
+        )  # fmt: skip
+    acc, l, m, largest, ties = forward_tiles(
+        acc, l, m, largest, ties, q, k_desc, v_desc, place, clear, stop, scale, numbers, seen,
+        HEAD, ROWS, KEYS, True, PAIRS, WITH,
     )  # fmt: skip
 
     rows = first_row + tl.arange(0, ROWS)
-    acc = acc / l[:, None]
+    blind = (m == float("-inf")) & (l == 0.0)
+    acc = tl.where(blind[:, None], 0.0, acc / l[:, None])
+    if WITH.turned:
+        acc = acc * v_scale
     at = (batch_head.to(tl.int64) * n + rows[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]
-    tl.store(o + at, acc.to(o.dtype.element_ty), mask=rows[:, None] < n)
-    if WIDE_O:
-        tl.store(o_wide + at, acc, mask=rows[:, None] < n)
+    rounded = acc.to(o.dtype.element_ty)
+    if WITH.kept != "32":
+        tl.store(o + at, rounded, mask=rows[:, None] < n)
+    if WITH.kept == "pair":
+        tl.store(o_more + at, (acc - rounded.to(tl.float32)).to(o.dtype.element_ty), mask=rows[:, None] < n)
+    elif WITH.kept != "":
+        tl.store(o_more + at, acc, mask=rows[:, None] < n)
     tl.store(lse + batch_head.to(tl.int64) * n + rows, m + tl.log2(l), mask=rows < n)
 
 
@@ -142,41 +188,59 @@ class Tuning(NamedTuple):
     warps: int
     stages: int
     overlapped: bool = False  #: attention_forward_async, with `stages` buffers; rows and warps are its own then
+    registers: int | None = None  #: at most so many a thread; None: as the compiler likes
 
 
-def default_tuning(head: int, keys: int, n: int, n_keys: int) -> Tuning:
-    """For an H200; see docs/gpu-attention.md."""
-    if head >= 128 and keys >= 64 and head * keys <= 128 * 128 and min(n, n_keys) >= 128:
+def default_tuning(q: torch.Tensor, n_keys: int, rule: Rule, plain: bool) -> Tuning:
+    """For an H200; see docs/gpu-attention.md. plain: no mask and no window."""
+    n, head, keys = q.shape[2], q.shape[3], rule.keys
+    usual = plain and q.element_size() == 2 and rule.maximum.scope == "tile"
+    if usual and head >= 128 and keys >= 64 and head * keys <= 128 * 128 and min(n, n_keys) >= 128:
         return Tuning(128, 4, 3 if head * keys <= 128 * 64 else 2, overlapped=True)
-    return Tuning(128, 8, 1) if head * keys > 128 * 128 else Tuning(64, 4, 2)
+    if head * keys > 128 * 128:
+        return Tuning(128, 8, 1)
+    third = 168 if usual and head <= 64 and rule.maximum.beta else None  # with more a third program has no room
+    return Tuning(64, 4, 2 if plain else 1, registers=third)
 
 
 def forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rule: Rule, *, wide_o: bool = False,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rule: Rule, *, mask: torch.Tensor | None = None,
     tuning: Tuning | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """(o, o_wide, lse) of q (batch, heads, n, d), k and v (batch, kv_heads, n_keys, d): bf16 or fp16 on a GPU.
+    """(o, more, lse) of q (batch, heads, n, d), k and v (batch, kv_heads, n_keys, d): bf16, fp16 or e4m3 on a GPU.
 
-    o as q, contiguous; o_wide the same unrounded, float32, empty without wide_o; lse float32 (batch, heads, n),
-    base 2. Query head h reads key head h // (heads // kv_heads). Causal: row i sees keys 0 .. i.
-    The caller has checked the arguments: `functional` does.
+    o as q (bf16 for e4m3), contiguous; more: with rule.delta_from "O32" the same unrounded, float32; with "pair" what
+    rounding took from o, in o's dtype; else empty. lse float32 (batch, heads, n), base 2. Query head h reads key
+    head h // (heads // kv_heads). Causal: row i sees keys 0 .. i. mask: as attention_seen.described_pairs has it.
+    A row that sees no key has o = 0 and lse = -inf. The caller has checked the arguments: `functional` does.
     """
     batch, heads, n, d = q.shape
-    kv_heads, n_keys = k.shape[1], k.shape[2]
-    rows, warps, stages, overlapped = tuning or default_tuning(d, rule.keys, n, n_keys)
-    o = torch.empty((batch, heads, n, d), dtype=q.dtype, device=q.device)
-    o_wide = torch.empty(o.shape if wide_o else (0,), dtype=torch.float32, device=q.device)
+    n_keys = k.shape[2]
+    plain = mask is None and rule.window is None
+    tuned = tuning or default_tuning(q, n_keys, rule, plain)
+    small = q.element_size() == 1
+    o = torch.empty(q.shape, dtype=torch.bfloat16 if small else q.dtype, device=q.device)
+    kept = "32" if rule.rounding else {"O32": "O32", "pair": "pair"}.get(rule.delta_from, "")
+    more_dtype = o.dtype if kept == "pair" else torch.float32
+    more = torch.empty(o.shape if kept else (0,), dtype=more_dtype, device=q.device)
     lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
-    if overlapped:
-        launch(q, k, v, o, o_wide, lse, rule, wide_o, stages)
-        return o, o_wide, lse
-    tiles = triton.cdiv(n, rows)
-    beta, tolerance, guard = rule.maximum.beta, rule.maximum.tolerance, rule.maximum.guard
-    forward_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
-        described(q, rows), described(k, rule.keys), described(v, rule.keys), o, o_wide, lse,
-        log2_scale(rule.scale), beta, log2_scale(tolerance), heads, heads // kv_heads, n, n_keys, tiles, batch * heads,
-        HEAD=d, ROWS=rows, KEYS=rule.keys, CAUSAL=rule.causal, DYNAMIC=beta != 0.0, GUARD=guard,
-        ROUNDED_L=rule.l_from == "rounded", WIDE_O=wide_o, GROUP=HEADS_TOGETHER,
-        num_warps=warps, num_stages=stages, enable_fp_fusion=True,
-    )  # fmt: skip
-    return o, o_wide, lse
+    if tuned.overlapped:
+        launch(q, k, v, o, more, lse, rule, kept, tuned.stages)
+    else:
+        maximum = rule.maximum
+        pairs, seen = described_pairs(rule, mask, (n, n_keys), tuned.rows, rule.keys)
+        with_ = Variant(
+            maximum.beta != 0.0, maximum.guard, maximum.scope == "row", rule.l_from == "rounded", kept, small
+        )  # fmt: skip
+        tiles = triton.cdiv(n, tuned.rows)
+        forward_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
+            described(q, tuned.rows), described(k, rule.keys),
+            described_turned(v, rule.keys) if small else described(v, rule.keys), o, more, lse, log2_scale(rule.scale),
+            (maximum.beta, log2_scale(maximum.tolerance)), rule.v_scale, *seen, heads, heads // k.shape[1], n, n_keys,
+            tiles, batch * heads,
+            HEAD=d, ROWS=tuned.rows, KEYS=rule.keys, PAIRS=pairs, WITH=with_, GROUP=HEADS_TOGETHER,
+            num_warps=tuned.warps, num_stages=tuned.stages, maxnreg=tuned.registers, enable_fp_fusion=True,
+        )  # fmt: skip
+    if rule.rounding is not None:
+        more = round_output(more, o, rule.rounding, rule.delta_from)
+    return o, more, lse

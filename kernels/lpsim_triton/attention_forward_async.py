@@ -30,11 +30,18 @@ def rounded_product(x, y):
 
 
 @gluon.jit
-def minus_one_if_at_least(x, y):
+def larger_two(a, a_next, b, b_next):
     """See attention_forward."""
-    return gl.inline_asm_elementwise(
-        "set.ge.s32.f32 $0, $1, $2;", "=r,f,f", [x, y], dtype=gl.int32, is_pure=True, pack=1
-    )  # fmt: skip
+    return gl.maximum(a, b), gl.maximum(gl.minimum(a, b), gl.maximum(a_next, b_next))
+
+
+@gluon.jit
+def two_largest(s):
+    """See attention_forward."""
+    rows: gl.constexpr = gl.SliceLayout(1, s.type.layout)
+    a, b = gl.split(s.reshape([s.shape[0], s.shape[1] // 2, 2]))  # neighbours, which one thread holds
+    first, second = gl.reduce((gl.maximum(a, b), gl.minimum(a, b)), 1, larger_two)
+    return gl.convert_layout(first, rows), gl.convert_layout(second, rows)
 
 
 @gluon.jit
@@ -49,11 +56,11 @@ def displaced(r, beta, GUARD: gl.constexpr):
 @gluon.jit
 def tile_maximum(s, scale, beta, tolerance, DYNAMIC: gl.constexpr, GUARD: gl.constexpr):
     """attention_forward.tile_maximum."""
-    r = rounded_product(gl.max(s, 1), scale)
-    if DYNAMIC:
-        near = minus_one_if_at_least(gl.fma(s, scale, -r[:, None]), -tolerance)
-        r = gl.where(gl.sum(near, 1) < -1, displaced(r, beta, GUARD), r)
-    return r
+    if not DYNAMIC:
+        return rounded_product(gl.max(s, 1), scale)
+    first, second = two_largest(s)
+    r = rounded_product(first, scale)
+    return gl.where(gl.fma(second, scale, -r) >= -tolerance, displaced(r, beta, GUARD), r)
 
 
 @gluon.jit
@@ -70,8 +77,9 @@ def weigh(s, l, m, scale, beta, tolerance, first_row, first_key, n_keys, dtype: 
             visible = visible & (rows[:, None] >= keys[None, :])
         s = gl.where(visible, s, float("-inf"))
     m_new = gl.maximum(m, tile_maximum(s, scale, beta, tolerance, DYNAMIC, GUARD))
-    p = gl.exp2(gl.fma(s, scale, -m_new[:, None]))
-    alpha = gl.exp2(m - m_new)
+    taken = gl.where(m_new == float("-inf"), 0.0, m_new)
+    p = gl.exp2(gl.fma(s, scale, -taken[:, None]))
+    alpha = gl.exp2(m - taken)
     summed = p.to(dtype).to(gl.float32) if ROUNDED_L else p
     return p, alpha, gl.fma(l, alpha, gl.sum(summed, 1)), m_new
 
@@ -123,8 +131,8 @@ def times_v(weights, v, v_full, tile, acc, STAGES: gl.constexpr):
 @gluon.jit
 def attend(group: gl.constexpr, q, k, v, ready, place, out, numbers, KEYS: gl.constexpr, HEAD: gl.constexpr,
            STAGES: gl.constexpr, CAUSAL: gl.constexpr, DYNAMIC: gl.constexpr, GUARD: gl.constexpr,
-           ROUNDED_L: gl.constexpr, WIDE_O: gl.constexpr):  # fmt: skip
-    """A computing group of warps: its 64 query rows, all keys that they see. out: (o, o_wide, lse) of this head;
+           ROUNDED_L: gl.constexpr, KEPT: gl.constexpr):  # fmt: skip
+    """A computing group of warps: its 64 query rows, all keys that they see. out: (o, o_more, lse) of this head;
     numbers: (scale, beta, tolerance, n, n_keys)."""
     q_full, k_full, k_free, v_full, v_free = ready
     scale, beta, tolerance, n, n_keys = numbers
@@ -173,15 +181,20 @@ def attend(group: gl.constexpr, q, k, v, ready, place, out, numbers, KEYS: gl.co
             acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, O))[:, None]
     acc = warpgroup_mma_wait(0, deps=[times_v(weights, v, v_full, tiles - 1, acc, STAGES)])
 
-    o, o_wide, lse = out
+    o, o_more, lse = out
     rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, S))
     gl.store(lse + rows, m + gl.log2(l), mask=rows < n)
-    acc = acc / gl.convert_layout(l, gl.SliceLayout(1, O))[:, None]
+    blind = gl.convert_layout((m == float("-inf")) & (l == 0.0), gl.SliceLayout(1, O))
+    acc = gl.where(blind[:, None], 0.0, acc / gl.convert_layout(l, gl.SliceLayout(1, O))[:, None])
     rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, O))
     at = rows[:, None] * HEAD + gl.arange(0, HEAD, layout=gl.SliceLayout(0, O))[None, :]
-    gl.store(o + at, acc.to(dtype), mask=rows[:, None] < n)
-    if WIDE_O:
-        gl.store(o_wide + at, acc, mask=rows[:, None] < n)
+    rounded = acc.to(dtype)
+    if KEPT != "32":
+        gl.store(o + at, rounded, mask=rows[:, None] < n)
+    if KEPT == "pair":
+        gl.store(o_more + at, (acc - rounded.to(gl.float32)).to(dtype), mask=rows[:, None] < n)
+    elif KEPT != "":
+        gl.store(o_more + at, acc, mask=rows[:, None] < n)
 
 
 @gluon.jit
@@ -207,11 +220,12 @@ def position(program, tiles, heads, GROUP: gl.constexpr, LONGEST_LAST: gl.conste
 
 @gluon.jit
 def forward_kernel(
-    q_desc, k_desc, v_desc, o, o_wide, lse, scale, beta, tolerance, heads, kv_group, n, n_keys, row_tiles, batch_heads,
+    q_desc, k_desc, v_desc, o, o_more, lse, scale, beta, tolerance, heads, kv_group, n, n_keys, row_tiles, batch_heads,
     HEAD: gl.constexpr, KEYS: gl.constexpr, CAUSAL: gl.constexpr, DYNAMIC: gl.constexpr, GUARD: gl.constexpr,
-    ROUNDED_L: gl.constexpr, WIDE_O: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    ROUNDED_L: gl.constexpr, KEPT: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    """As attention_forward.forward_kernel, for 128 query rows. STAGES: buffers for keys, and as many for values."""
+    """As attention_forward.forward_kernel, for 128 query rows; KEPT: its WITH.kept. STAGES: buffers for keys, and as
+    many for values."""
     row_tile, batch_head = position(gl.program_id(0), row_tiles, batch_heads, GROUP, CAUSAL)
     head = batch_head % heads
     first_row = row_tile * 2 * ROWS
@@ -225,15 +239,15 @@ def forward_kernel(
     fence_async_shared()
 
     first = batch_head.to(gl.int64) * n
-    out = (o + first * HEAD, o_wide + first * HEAD if WIDE_O else o_wide, lse + first)
+    out = (o + first * HEAD, o_more + first * HEAD if KEPT != "" else o_more, lse + first)
     place = (batch_head // heads, head, head // kv_group, first_row, key_tiles)
     numbers = (scale, beta, tolerance, n, n_keys)
     gl.warp_specialize(
         [
             (attend, (0, q, k, v, ready, place, out, numbers, KEYS, HEAD, STAGES, CAUSAL, DYNAMIC, GUARD, ROUNDED_L,
-                      WIDE_O)),
+                      KEPT)),
             (attend, (1, q, k, v, ready, place, out, numbers, KEYS, HEAD, STAGES, CAUSAL, DYNAMIC, GUARD, ROUNDED_L,
-                      WIDE_O)),
+                      KEPT)),
             (load, (q_desc, k_desc, v_desc, q, k, v, ready, place, KEYS, STAGES)),
         ],
         [4, 1],
@@ -253,15 +267,15 @@ def with_layout(plain) -> TensorDescriptor:
     return TensorDescriptor(plain.base, plain.shape, plain.strides, block, layout)
 
 
-def launch(q, k, v, o, o_wide, lse, rule: Rule, wide_o: bool, stages: int) -> None:
-    """Fill o, o_wide (if wide_o) and lse: attention_forward.forward."""
+def launch(q, k, v, o, o_more, lse, rule: Rule, kept: str, stages: int) -> None:
+    """Fill o, o_more and lse: attention_forward.forward; kept: its Variant's."""
     batch, heads, n, d = q.shape
     tiles = triton.cdiv(n, 2 * ROWS.value)
     maximum = rule.maximum
     forward_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
-        described_here(q, ROWS.value), described_here(k, rule.keys), described_here(v, rule.keys), o, o_wide, lse,
+        described_here(q, ROWS.value), described_here(k, rule.keys), described_here(v, rule.keys), o, o_more, lse,
         log2_scale(rule.scale), maximum.beta, log2_scale(maximum.tolerance), heads, heads // k.shape[1], n, k.shape[2],
         tiles, batch * heads, HEAD=d, KEYS=rule.keys, CAUSAL=rule.causal, DYNAMIC=maximum.beta != 0.0,
-        GUARD=maximum.guard, ROUNDED_L=rule.l_from == "rounded", WIDE_O=wide_o, GROUP=HEADS_TOGETHER, STAGES=stages,
+        GUARD=maximum.guard, ROUNDED_L=rule.l_from == "rounded", KEPT=kept, GROUP=HEADS_TOGETHER, STAGES=stages,
         num_warps=4, enable_fp_fusion=True,
     )  # fmt: skip

@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from lpsim.policies import Stochastic
 from lpsim.recipes import PLAIN, Maximum
 
 LOG2_E = 1.4426950408889634
@@ -13,13 +15,17 @@ HEADS_TOGETHER = 4  # q, k, v and do of so many heads are 4 x 4 x n x d x 2 byte
 
 
 class Rule(NamedTuple):
-    """What changes bits, and is not in q, k and v."""
+    """What changes bits, and is not in q, k, v and the mask."""
 
     causal: bool
-    scale: float  #: of the scores
+    scale: float  #: of the scores, those of fp8 q and k included
     keys: int = 128  #: of a tile
     maximum: Maximum = PLAIN
     l_from: str = "exact"  #: the weights that l sums: exact, or rounded (as the second dot takes them)
+    delta_from: str = "O"  #: as Remedy has it
+    rounding: Stochastic | None = None  #: of o; None: to nearest
+    window: tuple[int, int] | None = None  #: row i sees the keys i - left .. i + right
+    v_scale: float = 1.0  #: what an fp8 v is multiplied by
 
 
 def log2_scale(scale: float) -> float:
@@ -30,8 +36,18 @@ def log2_scale(scale: float) -> float:
 def described(x: torch.Tensor, rows: int) -> TensorDescriptor:
     """x (batch, heads, n, d) for the copy engine, a block being `rows` of one head; a copy of x where it cannot
     read x in place: features not contiguous, rows or the start not aligned to 16 bytes, or a repeated dimension."""
-    steps = [step if size > 1 else 16 for step, size in zip(x.stride(), x.shape, strict=True)]
-    if x.stride(-1) != 1 or x.data_ptr() % 16 or any(step <= 0 or step % 8 for step in steps[:-1]):
+    whole = 16 // x.element_size()
+    steps = [step if size > 1 else whole for step, size in zip(x.stride(), x.shape, strict=True)]
+    if x.stride(-1) != 1 or x.data_ptr() % 16 or any(step <= 0 or step % whole for step in steps[:-1]):
         x = x.contiguous()
         steps = list(x.stride())
     return TensorDescriptor(x, list(x.shape), [*steps[:-1], 1], [1, 1, rows, x.shape[-1]])
+
+
+def described_turned(x: torch.Tensor, columns: int) -> TensorDescriptor:
+    """x (batch, heads, n, d), 8 bits, turned to (batch, heads, d, n), a block being all of d and `columns` of n: an
+    8-bit dot wants its second operand with the summed index contiguous. Always a copy."""
+    batch, heads, n, d = x.shape
+    room = torch.empty((batch, heads, d, triton.cdiv(n, 16) * 16), dtype=x.dtype, device=x.device)
+    room[..., :n].copy_(x.transpose(-1, -2))
+    return TensorDescriptor(room, [batch, heads, d, n], list(room.stride()), [1, 1, d, columns])

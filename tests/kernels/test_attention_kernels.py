@@ -5,12 +5,14 @@ import re
 import numpy as np
 import pytest
 
+import lpsim as lp
 from lpsim import data
 from lpsim.recipes import dynamic, lazy
+from lpsim_triton import attention_cases as cases
 from lpsim_triton import attention_crosscheck as crosscheck
 from lpsim_triton.remedies import Remedy
 
-CONFIGS = crosscheck.configurations()
+CONFIGS = cases.configurations()
 REPORT = data.description("attention_live")
 RECORDED = data.arrays("attention_live")
 INDICES = sorted({int(name.split("_")[0]) for name in RECORDED})
@@ -19,19 +21,26 @@ INDICES = sorted({int(name.split("_")[0]) for name in RECORDED})
 @pytest.mark.parametrize("index", INDICES)
 def test_the_emulator_gives_the_recorded_bits(index):
     want = crosscheck.emulated(index, CONFIGS[index])
-    got = {name: RECORDED[f"{index}_{name}"] for name in crosscheck.RESULTS}
-    wrong = {name: crosscheck.differing(got[name], want[name], CONFIGS[index].dtype) for name in crosscheck.RESULTS}
-    assert wrong == dict.fromkeys(crosscheck.RESULTS, 0)
+    got = {name: RECORDED[f"{index}_{name}"] for name in crosscheck.results_of(CONFIGS[index])}
+    assert wrong(index, got, want) == dict.fromkeys(got, 0)
+
+
+def wrong(index, got, want):
+    assert set(got) == set(want)
+    return {name: crosscheck.differing(got[name], want[name], CONFIGS[index].dtype) for name in got}
 
 
 def test_the_recordings_cover_what_users_vary():
     chosen = [CONFIGS[index] for index in INDICES]
-    assert {c.remedy for c in chosen} == set(crosscheck.REMEDIES)
-    assert {c.inputs for c in chosen} == {*crosscheck.INPUTS, crosscheck.TIED_AND_HUGE, crosscheck.NON_FINITE}
-    assert {c.dtype for c in chosen} == set(crosscheck.DTYPES)
+    special = {cases.TIED_AND_HUGE, cases.NON_FINITE, cases.ALL_MINUS_INFINITY}
+    assert {c.remedy for c in chosen} == set(cases.REMEDIES)
+    assert {c.inputs for c in chosen} == {*cases.INPUTS, *special}
+    assert {c.dtype for c in chosen} == set(cases.ALL_DTYPES)
     assert {c.causal for c in chosen} == {False, True}
     assert {c.keys for c in chosen} == {16, 32, 64, 128}
     assert {16, 32, 64, 128} <= {c.d for c in chosen}
+    assert {c.mask for c in chosen} == {"", *cases.MASKS}
+    assert any(c.left >= 0 and c.right > 0 for c in chosen)
     assert any(c.heads > c.kv_heads for c in chosen)
     assert any(c.n % 64 for c in chosen)
 
@@ -59,39 +68,72 @@ def test_differing_sees_one_bit_and_takes_every_nan_for_the_same():
 
 def test_inputs_are_what_their_names_say():
     find = {config.inputs: (index, config) for index, config in enumerate(CONFIGS)}
-    _, k, _, _ = crosscheck.inputs(*find["identical"])
+    _, k, _, _ = cases.inputs(*find["identical"])
     assert np.array_equal(k, np.broadcast_to(k[..., :1, :], k.shape))
-    _, k, v, _ = crosscheck.inputs(*find["ties"])
+    _, k, v, _ = cases.inputs(*find["ties"])
     assert np.array_equal(k[..., 0::2, :], k[..., 1::2, :])
     assert (v < 0).all()
-    assert (crosscheck.inputs(*find["one-signed"])[2] < 0).all()
-    assert not all(np.isfinite(x.astype(np.float32)).all() for x in crosscheck.inputs(*find["non-finite"]))
-    draws = crosscheck.normals(7, 0, (20000,))
+    assert (cases.inputs(*find["one-signed"])[2] < 0).all()
+    assert not all(np.isfinite(x.astype(np.float32)).all() for x in cases.inputs(*find["non-finite"]))
+    draws = cases.normals(7, 0, (20000,))
     assert abs(draws.mean()) < 5 / np.sqrt(draws.size)  # five standard errors
     assert abs(draws.std() - 1) < 0.03
-    assert not np.array_equal(draws, crosscheck.normals(7, 1, (20000,)))
+    assert not np.array_equal(draws, cases.normals(7, 1, (20000,)))
+    masks = {config.mask: cases.mask(index, config) for index, config in enumerate(CONFIGS) if config.n == 200}
+    assert masks[""] is None
+    assert not masks["some"].any(-1).all()  # rows that see no key
+    assert (masks["bias"] == -np.inf).all(-1).any()
+    assert np.isfinite(masks["bias16"]).all()
 
 
 def test_a_report_is_written_as_json(tmp_path):
-    results = iter([(INDICES[0], {name: RECORDED[f"{INDICES[0]}_{name}"] for name in crosscheck.RESULTS})])
+    index = INDICES[0]
+    got = {index: {name: RECORDED[f"{index}_{name}"] for name in crosscheck.results_of(CONFIGS[index])}}
+    want = {index: {name: x.copy() for name, x in got[index].items()}}
     path = tmp_path / "report.json"
-    crosscheck.write_report(crosscheck.compare(results, {"device": "none"}), path)
+    crosscheck.write_report(crosscheck.compare(got, want, {"device": "none"}), path)
     report = crosscheck.json.loads(path.read_text())
-    assert report["configurations"] == 1
-    assert report["differing"] == 0
+    assert (report["configurations"], report["differing"]) == (1, 0)
+    want[index]["o"].reshape(-1)[:3] ^= 1
+    assert crosscheck.compare(got, want, {})["differing"] == 3
+    crosscheck.keep(got, tmp_path / "kept.npz")
+    with np.load(tmp_path / "kept.npz") as kept:
+        assert set(kept.files) == {f"{index}_{name}" for name in got[index]}
+
+
+def noise(**changes):
+    return Remedy(rounding=lp.stochastic(**({"bits": 16, "seed": 0, "stream": 1} | changes)))
 
 
 WRONG_CALLS = {
-    "mask": (NotImplementedError, "attn_mask", {"attn_mask": 1}),
+    "mask type": (TypeError, "attn_mask must be a torch.Tensor or None, got int", {"attn_mask": 1}),
+    "mask dtype": (TypeError, "attn_mask has dtype torch.float16", {"mask": (32, 32), "mask_dtype": "float16"}),
+    "mask shape": (ValueError, "attn_mask has shape (3, 32), which does not broadcast", {"mask": (3, 32)}),
+    "mask dimensions": (ValueError, "which does not broadcast", {"mask": (1, 1, 1, 32, 32)}),
+    "mask device": (ValueError, "attn_mask is on cpu, query on cuda", {"mask": (32, 32), "mask_device": "cpu"}),
+    "mask gradient": (NotImplementedError, "attn_mask requires grad", {"mask": (32, 32), "mask_grad": True}),
+    "window": (ValueError, "window=(-1, 3) must not be negative", {"window": (-1, 3)}),
+    "window type": (TypeError, "window=1.5 must be an int or two ints", {"window": 1.5}),
     "dropout": (NotImplementedError, "dropout_p=0.1", {"dropout_p": 0.1}),
     "remedy": (ValueError, "remedy='cure' is not known; known: dynamic", {"remedy": "cure"}),
     "remedy type": (TypeError, "must be None, a name or", {"remedy": 3}),
     "keys": (ValueError, "Remedy.keys=48 must be one of", {"remedy": Remedy(keys=48)}),
-    "delta": (ValueError, "delta_from is 'O' or 'O32'", {"remedy": Remedy(delta_from="P")}),
-    "scope": (NotImplementedError, "scope 'tile'", {"remedy": Remedy(dynamic(2.0, scope="row"))}),
+    "delta": (ValueError, "Remedy.delta_from='dP' must be one of", {"remedy": Remedy(delta_from="dP")}),
+    "l": (ValueError, "Remedy.l_from='P' must be", {"remedy": Remedy(l_from="P")}),
+    "maximum": (TypeError, "Remedy.maximum=2.0 must be", {"remedy": Remedy(maximum=2.0)}),  # pyright: ignore
     "lazy": (NotImplementedError, "no lazy rescaling", {"remedy": Remedy(lazy(4.0))}),
+    "rounding": (TypeError, "Remedy.rounding='rtz' must be None or", {"remedy": Remedy(rounding="rtz")}),  # pyright: ignore
+    "rounding bits": (NotImplementedError, "at most 16 bits", {"remedy": noise(bits=17)}),
+    "rounding variant": (NotImplementedError, "variant A", {"remedy": noise(variant="B")}),
+    "rounding offset": (NotImplementedError, "multiple of 8", {"remedy": noise(offset=4)}),
     "scale": (ValueError, "scale=-1.0 must be positive", {"scale": -1.0}),
-    "scale type": (TypeError, "must be a Python number", {"scale": True}),
+    "scale type": (TypeError, "must be a Python number or None", {"scale": True}),
+    "scales": (ValueError, "belong to float8 tensors", {"scales": (1.0, 1.0, 1.0)}),
+    "scales type": (TypeError, "must be three numbers", {"scales": 2.0, "dtype": "float8_e4m3fn"}),
+    "scales range": (ValueError, "scales[1]=0.0 must be", {"scales": (1.0, 0.0, 1.0), "dtype": "float8_e4m3fn"}),
+    "float8 size": (ValueError, "32 products at a time", {"d": 16, "dtype": "float8_e4m3fn"}),
+    "float8 keys": (ValueError, "Remedy.keys=16", {"remedy": Remedy(keys=16), "dtype": "float8_e4m3fn"}),
+    "float8 gradient": (NotImplementedError, "no gradients", {"dtype": "float8_e4m3fn", "grad": True}),
     "gqa": (ValueError, "4 heads need 4 key heads", {"kv_heads": 2}),
     "gqa divides": (ValueError, "4 heads need 4 key heads", {"kv_heads": 3, "enable_gqa": True}),
     "head size": (ValueError, "one of (16, 32, 64, 128, 256)", {"d": 48}),
@@ -110,8 +152,13 @@ def test_what_the_kernels_cannot_do_is_said(torch, name):
     error, words, changes = WRONG_CALLS[name]
     given = {"n": 32, "d": 64, "kv_heads": 4, "dtype": "bfloat16", "device": "cuda"} | changes
     n, d, kv_heads, dtype, device = (given.pop(key) for key in ("n", "d", "kv_heads", "dtype", "device"))
+    shape, grad = given.pop("mask", None), given.pop("grad", False)
+    of_mask = {"dtype": given.pop("mask_dtype", "float32"), "device": given.pop("mask_device", device)}
+    of_mask["requires_grad"] = given.pop("mask_grad", False)
     with FakeTensorMode():  # shapes and devices without data: no GPU is needed
-        q = torch.empty(2, 4, n, d, dtype=getattr(torch, dtype), device=device)
+        q = torch.empty(2, 4, n, d, dtype=getattr(torch, dtype), device=device, requires_grad=grad)
+        if shape is not None:
+            given["attn_mask"] = torch.empty(shape, **(of_mask | {"dtype": getattr(torch, of_mask["dtype"])}))
         k = torch.empty(2, kv_heads, n, d, dtype=getattr(torch, dtype), device=device)
         with pytest.raises(error, match=re.escape(words)):
             scaled_dot_product_attention(q, k, k, **given)
@@ -120,77 +167,33 @@ def test_what_the_kernels_cannot_do_is_said(torch, name):
 def test_shapes_without_a_gpu(torch):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from lpsim_triton import functional
+    from lpsim_triton.functional import _backward, _forward, scaled_dot_product_attention
 
+    remedy = Remedy(dynamic(2.0), delta_from="pair", rounding=lp.stochastic(bits=9, seed=-1, stream=0, step=2))
     with FakeTensorMode():
         q = torch.empty(3, 2, 4, 64, 32, device="cuda", dtype=torch.bfloat16)
         k = torch.empty(3, 2, 2, 48, 32, device="cuda", dtype=torch.bfloat16)
-        o = functional.scaled_dot_product_attention(q, k, k, enable_gqa=True, remedy="wide-o")
-        assert (o.shape, o.dtype, o.device.type) == (q.shape, q.dtype, "cuda")
+        for mask_shape in ((48,), (64, 48), (4, 1, 1), (2, 1, 64, 1), (3, 1, 4, 64, 48)):
+            mask = torch.empty(mask_shape, device="cuda", dtype=torch.bool)
+            o = scaled_dot_product_attention(q, k, k, mask, enable_gqa=True, remedy=remedy, window=(3, 40))
+            assert (o.shape, o.dtype, o.device.type) == (q.shape, q.dtype, "cuda")
+        small = scaled_dot_product_attention(*(x.to(torch.float8_e4m3fn) for x in (q, k, k)), enable_gqa=True)
+        assert (small.shape, small.dtype) == (q.shape, torch.bfloat16)
         q = torch.empty(2, 4, 64, 32, device="cuda", dtype=torch.bfloat16)
         k = torch.empty(2, 2, 48, 32, device="cuda", dtype=torch.bfloat16)
-        o, wide, lse = functional._forward(q, k, k, False, 0.1, 64, 0.0, 0.0, False, "exact", True)
+        settings = (False, 0.1, 1.0, [], 64, 0.0, 0.0, False, "tile", "exact")
+        o, wide, lse = _forward(q, k, k, None, *settings, "O32", [])
         assert (wide.shape, wide.dtype, lse.shape, lse.dtype) == (o.shape, torch.float32, (2, 4, 64), torch.float32)
-        dq, dk, dv, delta = functional._backward(q, k, k, o, lse, o, False, 0.1)
+        assert _forward(q, k, k, None, *settings, "pair", [])[1].dtype == q.dtype
+        dq, dk, dv, delta = _backward(q, k, k, None, o, wide, lse, o, False, 0.1, [], 64, "O32")
         assert (dq.shape, dk.shape, dv.shape, delta.shape) == (q.shape, k.shape, k.shape, lse.shape)
 
 
-@pytest.mark.parametrize("index", range(0, len(CONFIGS), 7))
-def test_live_bits(gpu, index):
-    got, want = crosscheck.on_gpu(index, CONFIGS[index]), crosscheck.emulated(index, CONFIGS[index])
-    wrong = {name: crosscheck.differing(got[name], want[name], CONFIGS[index].dtype) for name in crosscheck.RESULTS}
-    assert wrong == dict.fromkeys(crosscheck.RESULTS, 0)
+@pytest.mark.parametrize("shape", [(48,), (64, 48), (4, 1, 1), (2, 1, 64, 1), (3, 1, 4, 64, 48), (3, 2, 1, 1, 48)])
+def test_a_mask_is_flattened_as_query_is(torch, shape):
+    from lpsim_triton import attention_arguments as arguments
 
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("d", [64, 128])
-def test_no_tuning_changes_a_bit(gpu, d, causal):
-    from lpsim_triton import attention_backward as backward
-    from lpsim_triton import attention_forward as forward
-    from lpsim_triton.attention_backward import Tile
-
-    gpu.manual_seed(0)
-    q, k, v, do = (gpu.randn(2, 2, 384, d, device="cuda").bfloat16() for _ in range(4))
-    rule = forward.Rule(causal, d**-0.5, keys=64)
-    one = forward.forward(q, k, v, rule, wide_o=True, tuning=forward.Tuning(64, 4, 2))
-    for tuning in (forward.Tuning(128, 8, 3), forward.Tuning(128, 4, 2, overlapped=True)):
-        other = forward.forward(q, k, v, rule, wide_o=True, tuning=tuning)
-        assert all(gpu.equal(a, b) for a, b in zip(one, other, strict=True)), tuning
-    o, _, lse = one
-    tunings = (
-        backward.Tuning(Tile(64, 64, 4, 1), Tile(64, 64, 4, 1), False),
-        backward.Tuning(Tile(64, 64, 4, 1), Tile(64, 64, 4, 1), True),
-        backward.Tuning(Tile(64, 128, 4, 2, True), Tile(128, 64, 4, 2, True), False),
-        backward.Tuning(Tile(64, 128, 4, 2, True), Tile(128, 64, 4, 2), True),
-    )
-    results = [backward.backward(q, k, v, o, lse, do, rule, tuning=tuning) for tuning in tunings]
-    for result, tuning in zip(results, tunings, strict=True):
-        assert all(gpu.equal(a, b) for a, b in zip(results[0], result, strict=True)), tuning
-
-
-def attention_gradients(torch, function, tensors, do):
-    leaves = [x.detach().requires_grad_() for x in tensors]
-    out = function(*leaves)
-    return out.detach(), *torch.autograd.grad(out, leaves, do)
-
-
-@pytest.mark.filterwarnings("default")  # torch.compile warns about what torch itself calls
-@pytest.mark.parametrize("remedy", [None, "guarded", "wide-o"])
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled_and_eager_gradients_agree(gpu, backend, remedy):
-    from lpsim_triton.functional import scaled_dot_product_attention
-
-    def layer(q, k, v):
-        return scaled_dot_product_attention(q * 1, k, v, is_causal=True, enable_gqa=True, remedy=remedy) * 1
-
-    gpu.manual_seed(0)
-    # transposed, as a linear layer gives them; two query heads read one key head
-    q, do = (gpu.randn(2, 200, 4, 64, device="cuda").bfloat16().transpose(1, 2) for _ in range(2))
-    k, v = (gpu.randn(2, 200, 2, 64, device="cuda").bfloat16().transpose(1, 2) for _ in range(2))
-    eager = attention_gradients(gpu, layer, (q, k, v), do)
-    gpu._dynamo.reset()
-    compiled = attention_gradients(gpu, gpu.compile(layer, backend=backend, fullgraph=True), (q, k, v), do)
-    assert all(gpu.equal(a, b) for a, b in zip(eager, compiled, strict=True))
-    assert all(x.abs().amax() > 0 for x in eager)
-    plain = attention_gradients(gpu, layer, [x.contiguous() for x in (q, k, v)], do.contiguous())
-    assert all(gpu.equal(a, b) for a, b in zip(eager, plain, strict=True))
+    q, k = torch.empty(3, 2, 4, 64, 32), torch.empty(3, 2, 2, 48, 32)
+    given = torch.arange(int(np.prod(shape))).reshape(shape).to(torch.float32)
+    mask = arguments.mask(given, q, k)
+    assert torch.equal(mask.expand(6, 4, 64, 48), given.expand(3, 2, 4, 64, 48).reshape(6, 4, 64, 48))
