@@ -80,11 +80,15 @@ NARROW: dict[str, Callable[..., Values]] = {
 
 
 def _fp32(name: str, *operands: Values) -> Values:
-    """An operation of float32 on flat arrays."""
+    return on_float32(FP32[name], *operands)
+
+
+def on_float32(loop: Callable[..., Any], *operands: Values) -> Values:
+    """float32 (n,): a loop over float32 operands (n,), contiguous, shared by the threads."""
     out = np.empty(operands[0].shape, np.float32)
 
     def body(start: int, stop: int) -> None:
-        FP32[name](*(x[start:stop] for x in operands), out[start:stop])
+        loop(*(x[start:stop] for x in operands), out[start:stop])
 
     parallel_for(body, out.size, GRAIN)
     return out

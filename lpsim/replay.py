@@ -32,10 +32,10 @@ def names() -> list[str]:
 def compute(name: str, operands: np.ndarray) -> np.ndarray:
     """Codes (n,) of the operation on codes (4, n) of its format, as many of them as it takes."""
     if name.startswith("ptx:"):
-        x, y = (np.ascontiguousarray(codes).view(np.float32) for codes in operands[:2])
-        out = np.empty(x.size, np.float32)
-        special.ARRAYS[name.removeprefix("ptx:")](x, y, out)
-        return out.view(np.uint32)
+        loop = special.ARRAYS[name.removeprefix("ptx:")]
+        return native.on_float32(loop, *(np.ascontiguousarray(x).view(np.float32) for x in operands[:2])).view(
+            np.uint32
+        )
     fmt, _, operation = name.partition(": ")
     used = operands[: native.operands_of(operation)]
     return native.compute(operation, fmt, [np.ascontiguousarray(codes) for codes in used])

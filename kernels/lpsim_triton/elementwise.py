@@ -181,6 +181,18 @@ def apply_kernel(
     tl.store(out + i, evaluate(a, b, c, d, FUNCTION, TEXT, CONSTRAINTS, RESULT, OPERANDS), mask=inside)
 
 
+@triton.jit
+def bits_kernel(
+    out, x, n, FUNCTION: tl.constexpr, TEXT: tl.constexpr, CONSTRAINTS: tl.constexpr, RESULT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """out[i] = the bits of a function of x[i], as an integer of out's type."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(x + i, mask=i < n, other=0.0)
+    y = evaluate(a, a, a, a, FUNCTION, TEXT, CONSTRAINTS, RESULT, 1)
+    tl.store(out + i, y.to(out.dtype.element_ty, bitcast=True), mask=i < n)
+
+
 def _meta(what) -> dict:
     """The kernels' arguments that say which operation: a Triton function or an Instruction."""
     if isinstance(what, Instruction):
@@ -213,5 +225,16 @@ def apply(what, operands: int, *given: torch.Tensor, dtype: torch.dtype, fusion:
     x, y, z, w = (*given, *[given[0]] * (4 - len(given)))
     apply_kernel[(triton.cdiv(n, 1024),)](  # pyright: ignore[reportIndexIssue]
         out, x, y, z, w, n, **_meta(what), OPERANDS=operands, BLOCK=1024, num_warps=4, enable_fp_fusion=fusion
+    )
+    return out
+
+
+def results(what, x: torch.Tensor, word: str) -> torch.Tensor:
+    """(n,) of a signed integer type of word's size: the bits of a function's results on x (n,) float32."""
+    dtype = {"uint8": torch.uint8, "uint16": torch.int16, "uint32": torch.int32}[word]
+    out = torch.empty(x.shape, dtype=dtype, device=x.device)
+    n = out.numel()
+    bits_kernel[(triton.cdiv(n, 1024),)](  # pyright: ignore[reportIndexIssue]
+        out, x, n, **_meta(what), BLOCK=1024, num_warps=4, enable_fp_fusion=True
     )
     return out

@@ -11,7 +11,8 @@ import json
 import numpy as np
 
 from .._jit import PACKAGE, njit
-from .bits import bit_length, clamp, mask, where
+from .bits import clamp, mask, where
+from .intrinsics import bits_to_f64, f32_to_bits, f64_to_bits
 from .special_squarer import squarer
 
 TABLES: dict[str, dict] = json.loads((PACKAGE / "data" / "mufu_normalised.json").read_text())["tables"]
@@ -48,10 +49,13 @@ def _interpolated(table, row, xl):
 
 @njit
 def _truncated(f, unit):
-    """The code of f * 2^-unit, truncated to 24 bits; zero for f = 0. 0 <= f < 2^48; the result is normal."""
-    n = bit_length(f)
-    sig = (f << clamp(24 - n, 0, 24)) >> clamp(n - 24, 0, 24)
-    return where(f == 0, 0, ((n - 1 - unit + 127) << 23) + (sig - MIN_NORMAL))
+    """The code of f * 2^-unit, truncated to 24 bits; zero for f = 0. 0 <= f < 2^48; the result is normal.
+
+    Through binary64, which holds f: cutting 29 of its bits leaves a binary32.
+    """
+    cut = bits_to_f64(f64_to_bits(np.float64(f)) & ~mask(29))
+    code = np.int64(f32_to_bits(np.float32(cut)))
+    return where(f == 0, 0, code - (unit << 23))
 
 
 @njit
