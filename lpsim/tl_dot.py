@@ -167,8 +167,9 @@ def _steps(k: int, split: str, promoted: int, live: bool) -> tuple[Step, ...]:
     if promoted:
         group = -(-promoted // WGMMA_K) * WGMMA_K
         for start in range(0, k, group):
-            steps.append(Step("dot", PART, ZERO, start=start, stop=min(start + group, k)))
-            steps.append(Step("add", target, PART))
+            first = start == 0 and not live  # a sum begins as its first part
+            steps.append(Step("dot", target if first else PART, ZERO, start=start, stop=min(start + group, k)))
+            steps += [] if first else [Step("add", target, PART)]
     else:
         steps.append(Step("dot", target, ACC if live else ZERO, stop=k))
     return (*steps, *([] if live else [Step("add", ACC, SUM)]))

@@ -48,6 +48,12 @@ def test_fp8_promotes_or_goes_to_fp16():
     promoted += ["  part = dot(a0, b0, k 96..127) on zero", "  acc = acc + part"]
     for limit in (65, 96):  # whole instructions of 32 are counted
         assert lines(128, "e4m3fn", max_num_imprecise_acc=limit)[1:] == promoted
+    assert lines(64, "e4m3fn", max_num_imprecise_acc=32, form="added")[1:] == [
+        "  sum = dot(a0, b0, k 0..31) on zero",
+        "  part = dot(a0, b0, k 32..63) on zero",
+        "  sum = sum + part",
+        "  acc = acc + sum",
+    ]
     assert len(plan(64, 64, 128, "e5m2", max_num_imprecise_acc=128).steps) == 2
     assert len(plan(64, 64, 128, "e5m2", max_num_imprecise_acc=32).steps) == 8
     for limit in (0, 16):
