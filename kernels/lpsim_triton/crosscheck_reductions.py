@@ -1,5 +1,6 @@
 """Do tl.sum, max, min and cumsum give the emulator's bits? Fresh inputs, live, over what a kernel's author varies.
 
+    python -m lpsim_triton.crosscheck_reductions check FOLDER SEED SCALE     every case, into reductions.json
     python -m lpsim_triton.crosscheck_reductions record FOLDER     a few results of each kind, for tests without a GPU
 
 Dtypes, sizes (powers of two and not), axes, 1 to 8 warps, aligned and not, with and without contraction. The layout
@@ -7,11 +8,13 @@ that Triton wrote into ttgir is compared with `layouts.layout_of` as well. Input
 index), so that a case can be made again from its name.
 """
 
+import json
 import multiprocessing
 import re
 import sys
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import ml_dtypes
@@ -33,6 +36,7 @@ SIDES = ((1,), (2,), (5,), (32,), (64,), (100,), (256,), (1000,), (4096,))
 TILES = ((8, 8), (16, 100), (64, 32), (3, 512), (128, 128), (40, 24))
 INPUTS = ("normal", "wide", "cancelling", "bits")
 ELEMENTS = 1 << 20  #: of a case's input, at scale 1
+SMALL = 1024  #: bytes of a result that is recorded, at most
 WORKERS = 8  #: processes; each compiles, runs and compares its share
 
 
@@ -155,34 +159,50 @@ def difference(case: Case, found: np.ndarray, wanted: np.ndarray) -> tuple[int, 
     return verify.difference(wanted, found)
 
 
-def compared(job: tuple[int, int, float]) -> tuple[Case, int, int, str]:
-    """One case: (index, seed, scale) to the case, values compared, values that differ, and the first of these."""
+class Result(NamedTuple):
+    """What came of a case: values compared, values that differ, and the first of these."""
+
+    operation: str
+    compared: int
+    differing: int
+    example: str
+
+
+def compared(job: tuple[int, int, float]) -> Result:
+    """One case, by (index, seed, scale). One that cannot be run differs, in one value."""
     index, seed, scale = job
     case = cases()[index]
-    x, y = operands(case, seed, index, scale)
-    found, layout = computed(case, x, y)
-    wrong, example = difference(case, found, emulated(case, x, y))
+    operation, name = f"tl.{case.operation} {case.dtype}", f"{case}, seed {seed}"
+    try:
+        x, y = operands(case, seed, index, scale)
+        found, layout = computed(case, x, y)
+        wrong, example = difference(case, found, emulated(case, x, y))
+    except Exception as error:  # whatever stops a case must not hide the others
+        return Result(operation, 1, 1, f"{name}: {type(error).__name__}: {error}")
     if layout and layout != expected_layout(case):
-        return case, found.size, found.size, f"layout {layout}, expected {expected_layout(case)}"
-    return case, found.size, wrong, example and f"{case}, seed {seed}: {example}"
+        wrong, example = found.size, f"layout {layout}, expected {expected_layout(case)}"
+    return Result(operation, found.size, wrong, example and f"{name}: {example}")
+
+
+def results(seed: int, scale: float) -> list[Result]:
+    """Every case and the accumulators."""
+    jobs = [(index, seed, scale) for index in range(len(cases()))]
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        accumulators = pool.apply_async(accumulator_result, (seed,))
+        return [*pool.map(compared, jobs, chunksize=4), accumulators.get()]
 
 
 def checks(seed: int, scale: float = 1.0) -> Iterator[verify.Check]:
     """A row for each operation and dtype, and for accumulators."""
-    jobs = [(index, seed, scale) for index in range(len(cases()))]
-    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
-        results = pool.map(compared, jobs, chunksize=4)
-        accumulators = pool.apply(accumulator_check, (seed,))
     rows: dict[str, list] = {}
-    for case, count, wrong, example in results:
-        row = rows.setdefault(f"tl.{case.operation} {case.dtype}", [0, 0, ""])
-        row[0], row[1], row[2] = row[0] + count, row[1] + wrong, row[2] or example
+    for result in results(seed, scale):
+        row = rows.setdefault(result.operation, [0, 0, ""])
+        row[0], row[1], row[2] = row[0] + result.compared, row[1] + result.differing, row[2] or result.example
     for operation, row in rows.items():
         yield verify.Check(operation, "live", *row)
-    yield accumulators
 
 
-def accumulator_check(seed: int) -> verify.Check:
+def accumulator_result(seed: int) -> Result:
     """tl.sum and tl.max of tl.dot's result, along both axes."""
     import torch
 
@@ -204,7 +224,7 @@ def accumulator_check(seed: int) -> verify.Check:
             differing, first = verify.difference(wanted, found)
             count, wrong = count + found.size, wrong + differing
             example = example or (first and f"{operation} of ({m}, {n}) along {axis}, {warps} warps: {first}")
-    return verify.Check("tl.sum, tl.max of an accumulator", "live", count, wrong, example)
+    return Result("tl.sum, tl.max of an accumulator", count, wrong, example)
 
 
 def accumulator_layout(ttgir: str) -> Accumulator:
@@ -219,19 +239,30 @@ def accumulator_layout(ttgir: str) -> Accumulator:
 
 
 def record(folder: str) -> None:
-    """Small results of every third case into FOLDER/reductions.npz, written under another name, then renamed."""
-    from pathlib import Path
-
+    """Small results of every third case into FOLDER/reductions.npz."""
     arrays = {}
     for index in range(0, len(cases()), 3):
         case = cases()[index]
         out, _ = computed(case, *operands(case, 0, index, 0.0))
-        arrays[str(index)] = out.view(f"u{out.dtype.itemsize}")
+        if out.nbytes <= SMALL:
+            arrays[str(index)] = np.ascontiguousarray(out).view(f"u{out.dtype.itemsize}")
     path = Path(folder) / "reductions.npz"
-    np.savez_compressed(path.with_suffix(".part.npz"), allow_pickle=False, **arrays)
-    path.with_suffix(".part.npz").replace(path)
+    part = path.with_suffix(".part.npz")
+    np.savez_compressed(part, allow_pickle=False, **arrays)
+    part.replace(path)
+
+
+def check(folder: str, seed: str = "1", scale: str = "1") -> None:
+    """Every result into FOLDER/reductions.json; those with a difference are printed."""
+    found = results(int(seed), float(scale))
+    for result in found:
+        if result.differing:
+            print(result, flush=True)
+    print(f"{len(found)} cases, {sum(r.compared for r in found)} values, {sum(r.differing for r in found)} differ")
+    part = Path(folder) / "reductions.part"
+    part.write_text(json.dumps([result._asdict() for result in found]))
+    part.replace(Path(folder) / "reductions.json")
 
 
 if __name__ == "__main__":
-    _, command, folder = sys.argv
-    {"record": record}[command](folder)
+    {"record": record, "check": check}[sys.argv[1]](*sys.argv[2:])

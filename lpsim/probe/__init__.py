@@ -1,0 +1,11 @@
+"""What an unknown GPU's dots and reductions do, from outputs alone: `lpsim probe`.
+
+units    the DotUnit of a dot
+trees    the order in which a reduction adds
+known    rows that are equal, and a row as text to paste
+"""
+
+from .trees import find_tree
+from .units import Found, find_unit
+
+__all__ = ["Found", "find_tree", "find_unit"]
