@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lpsim import digest, drawn, native, replay
+from lpsim import digest, drawn, native, replay, threads
 from lpsim.core import special
 from lpsim.verify import Check
 
 TYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 DRAWS, PIECE = 100 << 20, 1 << 24  # operands of each operation, and how many at a time
-COMPILERS = 8  # processes that compile the emulator's functions beside the GPU's work
+PROCESSES, PARTS = 16, 4  # of the emulator, and parts of one function's chunks
 
 
 def on_gpu(codes: np.ndarray, fmt: str):
@@ -93,27 +93,43 @@ def first_difference(name: str, chunk: int) -> str:
     return f"x {inputs[i]:08X}: emulator {ours[i]:X}, GPU {theirs[i]:X}"
 
 
+def emulated(name: str, chunks: list[int]) -> np.ndarray:
+    """uint64 (len(chunks),): the emulator's digests, by one thread: processes do not wait for each other."""
+    threads.set_threads(1)
+    operation = digest.PLAN[name]
+    return digest.digests(operation.loop, operation.dtype, chunks)
+
+
+def same_loop(names: list[str]) -> dict[str, str]:
+    """Each name -> the first name that is the same function of the emulator: what is equal is computed once."""
+    firsts: dict[tuple, str] = {}
+    return {
+        name: firsts.setdefault((digest.PLAN[name].loop, np.dtype(digest.PLAN[name].dtype).str), name) for name in names
+    }
+
+
 def unary(seed: int, scale: float) -> Iterator[Check]:
-    """One check for each function of one float32."""
+    """One check for each function of one float32. The emulator works in processes, the GPU while they compile."""
     from . import elementwise
 
     names, chunks = unary_names(), chosen_chunks(seed, scale)
-    everything = [*names, *replay.names()]
-    shares = [everything[i::COMPILERS] for i in range(COMPILERS)]
-    with multiprocessing.get_context("spawn").Pool(min(COMPILERS, os.cpu_count() or 1)) as pool:
-        compiling = pool.map_async(warm_up, shares)
+    first = same_loop(names)
+    everything, workers = [*names, *replay.names()], min(PROCESSES, os.cpu_count() or 1)
+    parts = [chunks[i::PARTS] for i in range(min(PARTS, len(chunks)))]
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        compiling = pool.map_async(warm_up, [everything[i::workers] for i in range(workers)])
         theirs = {name: elementwise.digests(name, word(name), chunks) for name in names}
         compiling.get()
-    ours = {}
-    for name in names:
-        operation = digest.PLAN[name]
-        key = (operation.loop, np.dtype(operation.dtype).str)
-        if key not in ours:  # several names may be one instruction
-            ours[key] = digest.digests(operation.loop, operation.dtype, chunks)
-        wrong = [chunk for chunk, a, b in zip(chunks, ours[key], theirs[name], strict=True) if a != b]
-        example = first_difference(name, wrong[0]) if wrong else ""
-        size = 1 << digest.CHUNK_BITS
-        yield Check(name, "live", len(chunks) * size, len(wrong) * size, example)
+        distinct = list(dict.fromkeys(first.values()))
+        tasks = {name: [pool.apply_async(emulated, (name, part)) for part in parts] for name in distinct}
+        for name in names:
+            ours = np.empty(len(chunks), np.uint64)
+            for i, task in enumerate(tasks[first[name]]):
+                ours[i::PARTS] = task.get()
+            wrong = [chunk for chunk, a, b in zip(chunks, ours, theirs[name], strict=True) if a != b]
+            example = first_difference(name, wrong[0]) if wrong else ""
+            size = 1 << digest.CHUNK_BITS
+            yield Check(name, "live", len(chunks) * size, len(wrong) * size, example)
 
 
 def gpu_operations(fmt: str) -> dict[str, tuple]:

@@ -69,7 +69,7 @@ def gpu_stand_in(monkeypatch):
     monkeypatch.setattr(lpsim_triton, "elementwise", module, raising=False)
     monkeypatch.setattr(crosscheck, "on_gpu", on_gpu)
     monkeypatch.setattr(crosscheck, "applied", stand_in.applied)
-    monkeypatch.setattr(crosscheck, "COMPILERS", 1)
+    monkeypatch.setattr(crosscheck, "PROCESSES", 1)
     monkeypatch.setattr(crosscheck, "PIECE", 1 << 12)
     monkeypatch.setattr(crosscheck, "DRAWS", 1 << 21)
     return stand_in
@@ -115,6 +115,12 @@ def test_a_wrong_digest_is_found_and_its_first_input_named(gpu_stand_in, monkeyp
     wrong = [check for check in crosscheck.unary(5, 1e-9) if check.differing]
     assert [(check.operation, check.differing) for check in wrong] == [("triton:floor", 1 << 24)]
     assert wrong[0].example == f"triton:floor in {chunk[0]}"
+
+
+def test_what_is_one_function_is_computed_once():
+    first = crosscheck.same_loop(["triton:bf16", "ptx:cvt.rn.bf16.f32", "ptx:cvt.rz.bf16.f32", "triton:int8"])
+    assert first["ptx:cvt.rn.bf16.f32"] == "triton:bf16"
+    assert len(set(first.values())) == 3
 
 
 def test_chunks_are_all_of_them_at_full_scale_and_a_share_below():
