@@ -29,7 +29,7 @@ class Narrow(NamedTuple):
     """One cast from binary32. Answers are codes, or float32 bits as int32; those for special values come in pairs,
     positive and negative."""
 
-    values: int  #: 1 if the answers are values
+    as_values: int  #: 1 if the answers are values
     lowest: int  #: exponent field, in binary32, of the target's lowest binade
     drop: int  #: bits between the significands
     trailing: int  #: of the target's significand
@@ -128,7 +128,7 @@ def narrow(w, half_word, plan: tl.constexpr):
     sign = tl.where(negative, plan.sign, 0).to(tl.int32)
     if plan.zero_sign == 0:
         sign = tl.where(magnitude == 0, 0, sign)
-    answer = (value(magnitude, plan) if plan.values else magnitude) | sign
+    answer = (value(magnitude, plan) if plan.as_values else magnitude) | sign
     overflow = tl.where(negative, plan.overflow_negative, plan.overflow).to(tl.int32)
     infinity = tl.where(negative, plan.infinity_negative, plan.infinity).to(tl.int32)
     nan = tl.where(negative, plan.nan_negative, plan.nan).to(tl.int32)
