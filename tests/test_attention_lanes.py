@@ -21,7 +21,7 @@ REMEDIES = {
 }  # fmt: skip
 
 
-def call_of(q, k, v, recipe=TRITON, causal=True, block=None, scale=None, **options) -> inputs.Call:
+def call_of(q, k, v, recipe=TRITON, causal: bool = True, block=None, scale=None, **options) -> inputs.Call:
     return inputs.prepare(q, k, v, recipe, causal, scale, block, None, visible.Options(**options))
 
 
@@ -119,11 +119,12 @@ def test_bits_do_not_depend_on_threads():
 
 
 def test_the_comparison_can_fail():
-    """Another recipe's l, another tile, another exponent of the scale: each is seen."""
+    """Another tile, mask or scale, and l of other weights: each is seen."""
     q, k, v, _ = family("normal", BF16, (1, 150, 16))
     wanted = by_tiles(call_of(q, k, v), TRITON, "h200")
-    for recipe, options in ((ROUNDED_L, {}), (TRITON, {"block": (64, 32)}), (TRITON, {"causal": False})):
-        assert unequal(lanes_forward.forward(call_of(q, k, v, recipe, **options), recipe, "h200"), wanted) != {}
+    for call in (call_of(q, k, v, block=(64, 32)), call_of(q, k, v, causal=False), call_of(q, k, v, scale=0.2500001)):
+        assert unequal(lanes_forward.forward(call, TRITON, "h200"), wanted) != {}
+    assert unequal(lanes_forward.forward(call_of(q, k, v), ROUNDED_L, "h200"), wanted).keys() == {"o", "l", "lse"}
 
 
 @pytest.mark.parametrize(

@@ -46,13 +46,6 @@ class Blocks(NamedTuple):
     offsets: np.ndarray  #: int32 (groups, blocks, width)
 
 
-class Block(NamedTuple):
-    """One of them."""
-
-    raw: np.ndarray  #: float32 (DEEP, width)
-    quick: tile_i32.Panel
-
-
 class Cast(NamedTuple):
     """Rounding to the inputs' format, RN. Compiled code takes both plans; `upper` says which one is meant."""
 
@@ -133,16 +126,15 @@ def new_work(unit, emin, width, rows):
 
 @merged
 def room(groups, blocks, width):
-    """As `new_blocks`, in compiled code; nothing is zero yet."""
+    """As `new_blocks`, in compiled code."""
     floats, offsets = np.empty((2, groups, blocks, DEEP, width), f32), np.empty((groups, blocks, width), np.int32)
     return Blocks(floats[0], floats[1], np.empty((groups, blocks, DEEP, width), np.int8), offsets)
 
 
 @merged
-def block_of(x, group, number):
-    """One Block of Blocks."""
-    panel = tile_i32.Panel(x.values[group, number], x.exponents[group, number], x.offsets[group, number])
-    return Block(x.raw[group, number], panel)
+def panel_of(x, group, number):
+    """One block of Blocks, as `tile_i32` takes it."""
+    return tile_i32.Panel(x.values[group, number], x.exponents[group, number], x.offsets[group, number])
 
 
 @njit
@@ -155,46 +147,52 @@ def turned(x, start, step, rows, tile, emin, out):
         begin = start + group * tile * step
         count = min(tile, rows - group * tile)
         for number in range(out.raw.shape[1]):
-            block = block_of(out, group, number)
+            raw = out.raw[group, number]
             for j in range(count):
                 row = u64(begin + j * step)
                 for lane in range(u64(DEEP)):
-                    block.raw[lane, u64(j)] = x[row, u64(number * DEEP) + lane]
+                    raw[lane, u64(j)] = x[row, u64(number * DEEP) + lane]
             for lane in range(u64(DEEP)):
-                for j in range(u64(count), u64(block.raw.shape[1])):
-                    block.raw[lane, j] = f32(0)
-            tile_i32.pack(block.raw, emin, block.quick)
+                for j in range(u64(count), u64(raw.shape[1])):
+                    raw[lane, j] = f32(0)
+            tile_i32.pack(raw, emin, panel_of(out, group, number))
 
 
 @njit
 def upright(x, tile, emin, out):
-    """x (n, d): a group for each tile of its rows, blocks along them, columns as they are; zeros beyond."""
+    """x (n, width): a group for each tile of its rows, blocks along them, columns as they are; zeros beyond."""
     for group in range(out.raw.shape[0]):
         count = min(tile, x.shape[0] - group * tile)
         for number in range(out.raw.shape[1]):
-            block = block_of(out, group, number)
+            raw = out.raw[group, number]
             for lane in range(u64(DEEP)):
                 row = number * DEEP + np.int64(lane)
                 filled = x.shape[1] if row < count else 0
                 for j in range(u64(filled)):
-                    block.raw[lane, j] = x[u64(group * tile + row), j]
-                for j in range(u64(filled), u64(block.raw.shape[1])):
-                    block.raw[lane, j] = f32(0)
-            tile_i32.pack(block.raw, emin, block.quick)
+                    raw[lane, j] = x[u64(group * tile + row), j]
+                for j in range(u64(filled), u64(raw.shape[1])):
+                    raw[lane, j] = f32(0)
+            tile_i32.pack(raw, emin, panel_of(out, group, number))
+
+
+@merged
+def _exact(a, b, c, rows, n, work):
+    """`accumulate` in float64, one block, for the rows that are left."""
+    a_exact, b_exact = tile_f64.new_panel(DEEP, a.shape[1]), tile_f64.new_panel(DEEP, b.shape[1])
+    tile_f64.pack(a, work.emin, a_exact)
+    tile_f64.pack(b, work.emin, b_exact)
+    rest = tile_f64.new_rows(b.shape[1])
+    tile_f64.block(a_exact, b_exact, c, 0, u64(0), n, rest, work.unit, work.left[:rows])
 
 
 @njit
-def multiply(a, b, c, rows, n, work):
-    """c[:rows, :n] = one block of a dot on it: columns of Block a times columns of Block b."""
-    left = work.left[:rows]
-    count = tile_i32.block(a.quick, b.quick, c, 0, u64(0), n, work.rows, work.unit, left)
-    if count > 0:
-        a_exact = tile_f64.new_panel(a.raw.shape[0], a.raw.shape[1])
-        b_exact = tile_f64.new_panel(b.raw.shape[0], b.raw.shape[1])
-        tile_f64.pack(a.raw, work.emin, a_exact)
-        tile_f64.pack(b.raw, work.emin, b_exact)
-        rest = tile_f64.new_rows(b.raw.shape[1])
-        tile_f64.block(a_exact, b_exact, c, 0, u64(0), n, rest, work.unit, left)
+def accumulate(a, a_group, b, c, rows, n, first, last, work):
+    """c[:rows, :n] = the dot on it, blocks first .. last: columns of a group of a times columns of b's only group."""
+    for number in range(first, last):
+        x, y = panel_of(a, a_group, number), panel_of(b, 0, number)
+        count = tile_i32.block(x, y, c, 0, u64(0), n, work.rows, work.unit, work.left[:rows])
+        if count > 0:
+            _exact(a.raw[a_group, number], b.raw[0, number], c, rows, n, work)
 
 
 @merged

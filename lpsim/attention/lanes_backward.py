@@ -14,14 +14,13 @@ import numpy as np
 from .._jit import merged, njit
 from ..core.intrinsics import fma_f32
 from ..core.special_loops import ex2_array
-from ..dot_units import DotUnit
 from ..recipes import Recipe
 from ..threads import parallel_for
 from . import lanes
 from .backward_machine import Backward
 from .exact import Gradients
 from .inputs import Call, Operand
-from .lanes import DEEP, LANES, VECTOR, Block, Blocks, Cast, block_of, multiply, padded
+from .lanes import DEEP, LANES, VECTOR, Blocks, accumulate, padded
 from .softmax import LOG2_E
 
 u64, f32 = np.uint64, np.float32
@@ -38,9 +37,7 @@ class Job(NamedTuple):
     step: int
     causal: bool
     scale: np.float32  #: of the scores, log2 units
-    cast: Cast
     emin: int
-    unit: DotUnit
 
 
 class Queries(NamedTuple):
@@ -57,7 +54,7 @@ class Step(NamedTuple):
 
     k: Blocks
     v: Blocks
-    packed: Blocks  #: one block of p or of ds
+    packed: Blocks  #: rounded p, or ds
     s: np.ndarray  #: scores, then exact weights
     x: np.ndarray  #: exponents, then exact dS
     dp: np.ndarray
@@ -70,85 +67,54 @@ def _new_step(k, v, first, n, job):
     """A Step for the n keys from first on."""
     width, blocks = padded(n, VECTOR), k.shape[1] // DEEP
     packed_k, packed_v = lanes.room(1, blocks, width), lanes.room(1, blocks, width)
-    lanes.turned(k, first, 1, n, n, job.emin, packed_k)
-    lanes.turned(v, first, 1, n, n, job.emin, packed_v)
-    work = np.zeros((5, job.step, width), f32)
-    return Step(packed_k, packed_v, lanes.room(1, 1, width), work[0], work[1], work[2], work[3], work[4])
+    lanes.turned(k, first, np.int64(1), n, n, job.emin, packed_k)
+    lanes.turned(v, first, np.int64(1), n, n, job.emin, packed_v)
+    work, packed = np.zeros((5, job.step, width), f32), lanes.room(1, (job.step + DEEP - 1) // DEEP, width)
+    return Step(packed_k, packed_v, packed, work[0], work[1], work[2], work[3], work[4])
 
 
-@merged
-def _dot(rows, number, columns, out, count, n, work):
-    """out[:count, :n] = the rows of a step times the keys, over all features."""
-    for i in range(u64(count)):
+@njit
+def _differences(s, dp, x, p, ds, lse, delta, hidden_from, n, scale, cast):
+    """From S and dP of some rows: p = P = EX2(fma(S, scale, -lse)), ds = P (dP - delta), both rounded.
+
+    s, dp, x, p, ds: float32 (rows, width), contiguous, s and x work space from then on; lse, delta: (rows,).
+    Row i does not see the keys from hidden_from + i on: P is 0 there.
+    """
+    for i in range(u64(s.shape[0])):
         for j in range(u64(n)):
-            out[i, j] = f32(0)
-    for b in range(rows.raw.shape[1]):
-        multiply(block_of(rows, number, b), block_of(columns, 0, b), out, count, n, work)
-
-
-@merged
-def _weights(step, lse, begin, count, n, job):
-    """step.s = P = EX2(fma(S, scale, -lse)), step.p the same rounded."""
-    for i in range(u64(count)):
-        taken = lse[u64(begin) + i]
-        for j in range(u64(n)):
-            step.x[i, j] = fma_f32(step.s[i, j], job.scale, -taken)
-    x, s = step.x[:count], step.s[:count]
+            x[i, j] = fma_f32(s[i, j], scale, -lse[i])
     ex2_array(x.reshape(x.size), s.reshape(s.size))
-
-
-@merged
-def _hide(step, begin, count, first, n):
-    """P = 0 for keys behind their row."""
-    for i in range(count):
-        for j in range(u64(max(begin + i + 1 - first, 0)), u64(n)):
-            step.s[u64(i), j] = f32(0)
-
-
-@merged
-def _differences(step, delta, begin, count, n, job):
-    """step.ds = P (dP - delta), rounded, and step.p = P rounded; zeros in rows up to a whole block."""
-    for i in range(u64(count)):
-        mean = delta[u64(begin) + i]
+    for i in range(s.shape[0]):
+        for j in range(u64(max(hidden_from + i, 0)), u64(n)):
+            s[u64(i), j] = f32(0)
+    for i in range(u64(s.shape[0])):
         for j in range(u64(n)):
-            step.x[i, j] = f32(step.s[i, j] * f32(step.dp[i, j] - mean))
-    lanes.rounded(step.s[:count], step.p[:count], job.cast)
-    lanes.rounded(step.x[:count], step.ds[:count], job.cast)
-    for i in range(u64(count), u64(padded(count, DEEP))):
-        for j in range(u64(step.p.shape[1])):
-            step.p[i, j] = step.ds[i, j] = f32(0)
+            x[i, j] = f32(s[i, j] * f32(dp[i, j] - delta[i]))
+    lanes.rounded(s, p, cast)
+    lanes.rounded(x, ds, cast)
 
 
 @merged
-def _add(terms, number, factors, packed, c, count, n, work):
-    """c[:, :n] += terms^T factors over the rows of a step; factors: rounded, (step, width)."""
-    panel = block_of(packed, 0, 0).quick
-    for b in range((count + DEEP - 1) // DEEP):
-        raw = factors[b * DEEP : b * DEEP + DEEP]
-        lanes.tile_i32.pack(raw, work.emin, panel)
-        multiply(block_of(terms, number, b), Block(raw, panel), c, c.shape[0], n, work)
+def _add_dq(k_upright, chunk, used, ds, top, stop, dq, job, work):
+    """dq += K^T dS^T for the keys of a chunk; lane j of dq is row stop - 1 - j, of the rows top .. stop.
 
-
-@merged
-def _add_dq(k_upright, first, lanes_used, ds, top, stop, dq, job, work):
-    """dq[:, :] += K^T dS^T for the keys of a chunk; lane j of dq is row stop - 1 - j, of the rows top .. stop."""
-    for begin in range(0, lanes_used, DEEP):
-        key = first + begin
-        reach = key // job.keys * job.keys // job.rows * job.rows if job.causal else 0
-        n = stop - max(top, reach)
+    Key tile after key tile where they reach different rows.
+    """
+    first, packed = chunk * LANES, lanes.room(1, ds.shape[1] // DEEP, padded(stop - top, VECTOR))
+    lanes.turned(ds, stop - 1 - top, np.int64(-1), stop - top, stop - top, job.emin, packed)
+    begin = 0
+    while begin < used:
+        tile = (first + begin) // job.keys * job.keys
+        n, end = stop - top, used
+        if job.causal and tile + used > top:
+            n, end = stop - max(top, tile // job.rows * job.rows), min(tile + job.keys - first, used)
         if n <= 0:
             break
-        packed = lanes.room(1, 1, padded(n, VECTOR))
-        block = block_of(packed, 0, 0)
-        for j in range(u64(n)):
-            row = u64(stop - 1 - top) - j
-            for lane in range(u64(DEEP)):
-                block.raw[lane, j] = ds[row, u64(begin) + lane]
-        for lane in range(u64(DEEP)):
-            for j in range(u64(n), u64(block.raw.shape[1])):
-                block.raw[lane, j] = f32(0)
-        lanes.tile_i32.pack(block.raw, work.emin, block.quick)
-        multiply(block_of(k_upright, key // DEEP, 0), block, dq, dq.shape[0], n, work)
+        if padded(n, VECTOR) != packed.raw.shape[3]:
+            packed = lanes.room(1, ds.shape[1] // DEEP, padded(n, VECTOR))
+            lanes.turned(ds, stop - 1 - top, np.int64(-1), n, n, job.emin, packed)
+        accumulate(k_upright, chunk, packed, dq, dq.shape[0], n, begin // DEEP, (end + DEEP - 1) // DEEP, work)
+        begin = end
 
 
 @merged
@@ -171,42 +137,56 @@ def _queries(q, do, job):
         lanes.room(steps, blocks, d),
         lanes.room(steps, blocks, d),
     )
-    lanes.turned(q, 0, 1, job.n, job.step, job.emin, x.q)
-    lanes.turned(do, 0, 1, job.n, job.step, job.emin, x.do)
+    lanes.turned(q, np.int64(0), np.int64(1), job.n, job.step, job.emin, x.q)
+    lanes.turned(do, np.int64(0), np.int64(1), job.n, job.step, job.emin, x.do)
     lanes.upright(q, job.step, job.emin, x.q_upright)
     lanes.upright(do, job.step, job.emin, x.do_upright)
     return x
 
 
 @merged
-def _chunk(x, k, v, k_upright, first, lse, delta, job, work, dq, dk, dv):
-    """All rows of one head with the keys first .. first + LANES. dq (groups, d, LANES); dk, dv (d, LANES)."""
+def _step(x, number, step, first, n, lse, delta, ds, top, job, cast, work, dk, dv):
+    """One step of rows with the first n keys of a chunk: dk and dv (d, LANES) grow, ds (rows, LANES) keeps its dS."""
+    begin, d = number * job.step, dk.shape[0]
+    count = min(job.step, job.n - begin)
+    s, dp, terms, p, rounded = step.s[:count], step.dp[:count], step.x[:count], step.p[:count], step.ds[:count]
+    s[:], dp[:] = f32(0), f32(0)
+    accumulate(x.q, number, step.k, s, count, n, np.int64(0), d // DEEP, work)
+    accumulate(x.do, number, step.v, dp, count, n, np.int64(0), d // DEEP, work)
+    hidden_from = begin + 1 - first if job.causal else n
+    rows = slice(begin, begin + count)
+    _differences(s, dp, terms, p, rounded, lse[rows], delta[rows], hidden_from, n, job.scale, cast)
+    blocks = (count + DEEP - 1) // DEEP
+    lanes.upright(p, count, job.emin, step.packed)
+    accumulate(x.do_upright, number, step.packed, dv, d, n, np.int64(0), blocks, work)
+    lanes.upright(rounded, count, job.emin, step.packed)
+    accumulate(x.q_upright, number, step.packed, dk, d, n, np.int64(0), blocks, work)
+    for i in range(u64(count)):
+        for j in range(u64(n)):
+            ds[u64(begin - top) + i, j] = rounded[i, j]
+
+
+@merged
+def _chunk(x, k, v, k_upright, chunk, lse, delta, job, cast, work, dq, dk, dv):
+    """All rows of one head with the keys of one chunk. dq (groups, d, LANES); dk, dv (d, LANES)."""
+    first = chunk * LANES
     used = min(LANES, job.n_keys - first)
     steps, each = x.q.raw.shape[0], LANES // job.step
     ds = np.zeros((LANES, padded(used, DEEP)), f32)
     step, reach = _new_step(k, v, first, used, job), used
     for group in range(dq.shape[0]):
         top = group * each * job.step
+        stop = min(top + each * job.step, job.n)
+        if _reached(stop - 1, first, used, job) <= 0:
+            continue
         for number in range(group * each, min(group * each + each, steps)):
-            begin = number * job.step
-            count, n = min(job.step, job.n - begin), _reached(begin, first, used, job)
+            n = _reached(number * job.step, first, used, job)
             if n <= 0:
                 continue
             if n != reach:
                 step, reach = _new_step(k, v, first, n, job), n
-            _dot(x.q, number, step.k, step.s, count, n, work)
-            _weights(step, lse, begin, count, n, job)
-            if job.causal:
-                _hide(step, begin, count, first, n)
-            _dot(x.do, number, step.v, step.dp, count, n, work)
-            _differences(step, delta, begin, count, n, job)
-            _add(x.do_upright, number, step.p, step.packed, dv, count, n, work)
-            _add(x.q_upright, number, step.ds, step.packed, dk, count, n, work)
-            for i in range(u64(count)):
-                for j in range(u64(n)):
-                    ds[u64(begin - top) + i, j] = step.ds[i, j]
-        stop = min(top + each * job.step, job.n)
-        _add_dq(k_upright, first, used, ds, top, stop, dq[group], job, work)
+            _step(x, number, step, first, n, lse, delta, ds, top, job, cast, work, dk, dv)
+        _add_dq(k_upright, chunk, used, ds, top, stop, dq[group], job, work)
 
 
 @merged
@@ -218,21 +198,21 @@ def _unturned(x, start, step, rows, scale, out):
 
 
 @njit
-def _heads(q, k, v, do, lse, delta, start, stop, group, scale, job, dq, dk, dv):
+def _heads(q, k, v, do, lse, delta, start, stop, group, scale, job, cast, unit, dq, dk, dv):
     """Key heads start .. stop with the `group` query heads of each."""
     d, chunks = q.shape[2], (job.n_keys + LANES - 1) // LANES
     rows = LANES // job.step * job.step
     groups = (job.n + rows - 1) // rows
-    work = lanes.new_work(job.unit, job.emin, LANES, max(d, job.step))
-    k_upright = lanes.room((job.n_keys + DEEP - 1) // DEEP, 1, d)
+    work = lanes.new_work(unit, job.emin, LANES, max(d, job.step))
+    k_upright = lanes.room(chunks, LANES // DEEP, d)
     for kv in range(start, stop):
-        lanes.upright(k[kv], DEEP, job.emin, k_upright)
+        lanes.upright(k[kv], np.int64(LANES), job.emin, k_upright)
         sums = np.zeros((2, chunks, d, LANES), f32)
         for head in range(kv * group, kv * group + group):
             x, dq_sums = _queries(q[head], do[head], job), np.zeros((groups, d, LANES), f32)
             for c in range(chunks):
                 _chunk(
-                    x, k[kv], v[kv], k_upright, c * LANES, lse[head], delta[head], job, work,
+                    x, k[kv], v[kv], k_upright, c, lse[head], delta[head], job, cast, work,
                     dq_sums, sums[0, c], sums[1, c],
                 )  # fmt: skip
             for g in range(groups):
@@ -251,14 +231,15 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     step = next((size for size in STEPS if call.rows % size == 0), STEPS[0])
     job = Job(
         call.visible.n, call.visible.n_keys, call.rows, call.keys, step, call.visible.right == 0,
-        np.float32(call.scale) * LOG2_E, lanes.cast_to(call.fmt), lanes.operand_emin(call.fmt, unit), unit,
+        np.float32(call.scale) * LOG2_E, lanes.operand_emin(call.fmt, unit),
     )  # fmt: skip
+    cast = lanes.cast_to(call.fmt)
     q, k, v, gradient = (np.ascontiguousarray(x.values) for x in (call.q, call.k, call.v, do))
     lse, scale = np.ascontiguousarray(lse), np.float32(call.scale)
     dq, dk, dv = np.empty_like(q), np.empty_like(k), np.empty_like(v)
 
     def heads(start: int, stop: int) -> None:
-        _heads(q, k, v, gradient, lse, delta, start, stop, call.group, scale, job, dq, dk, dv)
+        _heads(q, k, v, gradient, lse, delta, start, stop, call.group, scale, job, cast, unit, dq, dk, dv)
 
     parallel_for(heads, len(k), 1)
     return Gradients(dq, dk, dv, delta)

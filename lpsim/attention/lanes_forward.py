@@ -14,7 +14,7 @@ from ..recipes import Recipe
 from ..threads import parallel_for
 from . import lanes, lanes_softmax, softmax
 from .inputs import Call
-from .lanes import DEEP, LANES, VECTOR, Blocks, Cast, block_of, multiply, padded
+from .lanes import DEEP, LANES, VECTOR, Blocks, accumulate, padded
 from .lanes_softmax import MINUS_INFINITY
 from .on_machine import check_tile
 
@@ -31,8 +31,6 @@ class Job(NamedTuple):
     l_rounded: bool  #: l sums the rounded weights
     scale: np.float32  #: of the scores, log2 units
     offset: np.float32
-    rule: softmax.Rule
-    cast: Cast
     emin: int
 
 
@@ -41,7 +39,7 @@ class Tile(NamedTuple):
 
     s: np.ndarray  #: scores, then exact weights
     p: np.ndarray  #: exponents, then rounded weights
-    packed: Blocks  #: one block of weights
+    packed: Blocks  #: the rounded weights
     queries: Blocks
 
 
@@ -49,22 +47,9 @@ class Tile(NamedTuple):
 def _new_tile(q, stop, n, job):
     """A Tile for the last n rows before stop."""
     width, keys = padded(n, VECTOR), padded(job.keys, DEEP)
-    queries = lanes.room(1, q.shape[1] // DEEP, width)
+    queries, packed = lanes.room(1, q.shape[1] // DEEP, width), lanes.room(1, keys // DEEP, width)
     lanes.turned(q, stop - 1, np.int64(-1), n, n, job.emin, queries)
-    return Tile(np.zeros((keys, width), f32), np.zeros((keys, width), f32), lanes.room(1, 1, width), queries)
-
-
-@merged
-def _scores(tile, keys, number, count, n, work):
-    """tile.s = S^T of the key tile, -inf below its last key."""
-    for k in range(u64(count)):
-        for j in range(u64(n)):
-            tile.s[k, j] = f32(0)
-    for b in range(keys.raw.shape[1]):
-        multiply(block_of(keys, number, b), block_of(tile.queries, 0, b), tile.s, count, n, work)
-    for k in range(u64(count), u64(tile.s.shape[0])):
-        for j in range(u64(n)):
-            tile.s[k, j] = MINUS_INFINITY
+    return Tile(np.zeros((keys, width), f32), np.zeros((keys, width), f32), packed, queries)
 
 
 @merged
@@ -76,17 +61,7 @@ def _hide(s, first, count, n, stop):
 
 
 @merged
-def _outputs(tile, values, number, acc, n, work):
-    """acc = V^T P^T of the tile on it. A block of weights lies in tile.p as it is: DEEP rows."""
-    packed = block_of(tile.packed, 0, 0).quick
-    for b in range(values.raw.shape[1]):
-        raw = tile.p[b * DEEP : b * DEEP + DEEP]
-        lanes.tile_i32.pack(raw, work.emin, packed)
-        multiply(block_of(values, number, b), lanes.Block(raw, packed), acc, acc.shape[0], n, work)
-
-
-@merged
-def _chunk(q, first, stop, keys, values, job, unit, o, m, l):
+def _chunk(q, first, stop, keys, values, job, rule, cast, unit, o, m, l):
     """Rows first .. stop of one head. q (n, d); keys, values: Blocks; results o (n, d), m and l (n,)."""
     width, d = padded(stop - first, VECTOR), q.shape[1]
     x, acc = lanes_softmax.new_lanes(width), np.zeros((d, width), f32)
@@ -100,17 +75,16 @@ def _chunk(q, first, stop, keys, values, job, unit, o, m, l):
             break
         if padded(n, VECTOR) != tile.s.shape[1]:
             tile = _new_tile(q, stop, n, job)
-        count = min(job.keys, job.n_keys - key)
-        _scores(tile, keys, number, count, n, work)
+        s, p, count = tile.s, tile.p, min(job.keys, job.n_keys - key)
+        s[:count] = f32(0)
+        accumulate(keys, number, tile.queries, s, count, n, np.int64(0), keys.raw.shape[1], work)
+        s[count:] = MINUS_INFINITY
         if job.causal:
-            _hide(tile.s, key, count, n, stop)
-        lanes_softmax.maxima(tile.s, count, n, job.scale, job.rule, x)
-        lanes_softmax.update(n, job.offset, job.rule, x)
-        lanes_softmax.weights(tile.s, tile.p, tile.s.shape[0], n, job.scale, x)
-        lanes.rounded(tile.s, tile.p, job.cast)
-        lanes_softmax.sums(tile.p if job.l_rounded else tile.s, tile.s.shape[0], n, x)
+            _hide(s, key, count, n, stop)
+        lanes_softmax.advance(s, p, s.shape[0], n, job.scale, job.offset, rule, job.l_rounded, cast, x)
         lanes_softmax.rescale(acc, n, x)
-        _outputs(tile, values, number, acc, n, work)
+        lanes.upright(p, s.shape[0], job.emin, tile.packed)
+        accumulate(values, number, tile.packed, acc, d, n, np.int64(0), values.raw.shape[1], work)
     lanes_softmax.normalise(acc, stop - first, x, stop, o)
     for j in range(stop - first):
         m[stop - 1 - j], l[stop - 1 - j] = x.m[j], x.l[j]
@@ -122,7 +96,7 @@ def _head(x, head):
 
 
 @njit
-def _pieces(q, keys, values, start, stop, group, job, unit, o, m, l):
+def _pieces(q, keys, values, start, stop, group, job, rule, cast, unit, o, m, l):
     """Chunks number start .. stop: heads fastest, and the last chunks, which reach most keys, first."""
     heads, n = q.shape[0], q.shape[1]
     chunks = (n + LANES - 1) // LANES
@@ -130,7 +104,10 @@ def _pieces(q, keys, values, start, stop, group, job, unit, o, m, l):
         head, chunk = item % heads, chunks - 1 - item // heads
         kv, first = head // group, chunk * LANES
         last = min(first + LANES, n)
-        _chunk(q[head], first, last, _head(keys, kv), _head(values, kv), job, unit, o[head], m[head], l[head])
+        _chunk(
+            q[head], first, last, _head(keys, kv), _head(values, kv), job, rule, cast, unit,
+            o[head], m[head], l[head],
+        )  # fmt: skip
 
 
 def forward(call: Call, recipe: Recipe, machine: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -140,9 +117,9 @@ def forward(call: Call, recipe: Recipe, machine: str) -> tuple[np.ndarray, np.nd
     unit, offset = lanes.unit_of(call, machine), np.float32(recipe.maximum.offset)
     job = Job(
         n_keys, call.rows, call.keys, call.visible.right == 0, recipe.l_from == "rounded",
-        np.float32(call.scale) * softmax.LOG2_E, offset, softmax.rule(recipe.maximum, softmax.LOG2_E),
-        lanes.cast_to(call.fmt), lanes.operand_emin(call.fmt, unit),
+        np.float32(call.scale) * softmax.LOG2_E, offset, lanes.operand_emin(call.fmt, unit),
     )  # fmt: skip
+    rule, cast = softmax.rule(recipe.maximum, softmax.LOG2_E), lanes.cast_to(call.fmt)
     heads, tiles = len(call.k.values), -(-n_keys // call.keys)
     keys = lanes.new_blocks(tiles, d // DEEP, padded(call.keys, VECTOR), heads)
     values = lanes.new_blocks(tiles, -(-call.keys // DEEP), padded(d, VECTOR), heads)
@@ -158,7 +135,7 @@ def forward(call: Call, recipe: Recipe, machine: str) -> tuple[np.ndarray, np.nd
     o, m, l = np.empty((batch, n, d), np.float32), np.empty((batch, n), np.float32), np.empty((batch, n), np.float32)
 
     def pieces(start: int, stop: int) -> None:
-        _pieces(q, keys, values, start, stop, call.group, job, unit, o, m, l)
+        _pieces(q, keys, values, start, stop, call.group, job, rule, cast, unit, o, m, l)
 
     parallel_for(pieces, batch * -(-n // LANES), 1)
     m, l, lse = m.reshape(-1), l.reshape(-1), np.empty(batch * n, np.float32)

@@ -12,6 +12,7 @@ from ..core.intrinsics import fma_f32, select
 from ..core.special import rcp_f32
 from ..core.special_loops import ex2_array
 from ..core.special_recipes import canonical, divisor_scale
+from .lanes import rounded
 from .softmax import MINUS_INFINITY, displaced, max_f32
 
 u64, f32 = np.uint64, np.float32
@@ -41,7 +42,7 @@ def new_lanes(width):
 
 
 @merged
-def maxima(s, keys, n, scale, rule, x):
+def _maxima(s, keys, n, scale, rule, x):
     """x.r = what m is compared with: the scaled largest score of the tile, or what the dynamic rule has instead.
 
     A NaN score is ignored: in `s > r` it is not the larger. A row of NaN gives -inf, which changes m no more than
@@ -58,7 +59,7 @@ def maxima(s, keys, n, scale, rule, x):
         _dynamic(s, keys, n, scale, rule, x)
 
 
-@njit
+@merged
 def _dynamic(s, keys, n, scale, rule, x):
     """`softmax.tile_maximum` once the largest score is known."""
     largest, ties = np.empty(n, f32), np.zeros(n, np.int64)
@@ -78,7 +79,7 @@ def _dynamic(s, keys, n, scale, rule, x):
 
 
 @merged
-def update(n, offset, rule, x):
+def _update(n, offset, rule, x):
     """m after this tile, what is subtracted from the scores, and the rescaling factor alpha."""
     for j in range(n):
         m = x.m[j]
@@ -93,7 +94,7 @@ def update(n, offset, rule, x):
 
 
 @merged
-def weights(s, exponents, keys, n, scale, x):
+def _weights(s, exponents, keys, n, scale, x):
     """s = EX2(fma(s, scale, -taken)); exponents: work space, both of s's shape, contiguous."""
     for k in range(u64(keys)):
         for j in range(u64(n)):
@@ -102,7 +103,7 @@ def weights(s, exponents, keys, n, scale, x):
 
 
 @merged
-def sums(p, keys, n, x):
+def _sums(p, keys, n, x):
     """l = fma(l, alpha, rowsum(p)); keys a multiple of 8. Thread t of four holds keys 8j + 2t and 8j + 2t + 1."""
     for t in range(u64(4)):
         for j in range(u64(n)):
@@ -115,6 +116,19 @@ def sums(p, keys, n, x):
     for j in range(u64(n)):
         total = f32(f32(t0[j] + t2[j]) + f32(t1[j] + t3[j]))
         x.l[j] = fma_f32(x.l[j], x.alpha[j], total)
+
+
+@njit
+def advance(s, p, keys, n, scale, offset, rule, l_rounded, cast, x):
+    """One key tile: s holds its scores, -inf where there is no key, and then the exact weights, p those rounded.
+
+    s, p: float32 (keys, lanes), contiguous, keys a multiple of 8; the first n lanes count. x: Lanes, changed.
+    """
+    _maxima(s, keys, n, scale, rule, x)
+    _update(n, offset, rule, x)
+    _weights(s, p, keys, n, scale, x)
+    rounded(s, p, cast)
+    _sums(p if l_rounded else s, keys, n, x)
 
 
 @merged
