@@ -61,9 +61,26 @@ def test_scaled_blocks(key, b_name, kind):
         groups = unit.lanes // unit.scale_block
         scales = [codes(rng, scale_name, groups, ["ones", kind][trial % 2]) for _ in "ab"]
         c = int(codes(rng, "fp32", (1,), ["bits", "ones", "tiny"][trial % 3])[0])
-        wanted = slow.scaled_block(a.tolist(), b.tolist(), c, list(zip(*(x.tolist() for x in scales), strict=True)), rows, unit)
+        wanted = slow.scaled_block(
+            a.tolist(), b.tolist(), c, list(zip(*(x.tolist() for x in scales), strict=True)), rows, unit
+        )
         found = dpa_scaled.dot(a, b, c, *scales, rows, unit)
         assert found == (0x7FFFFFFF if wanted is None else wanted), (a, b, c, scales)
+
+
+def test_a_group_that_cancels_still_aligns():
+    """1 - 1 under a scale of 2^40 is zero, yet 1 in the accumulator is cut: the scale's exponent takes part."""
+    unit = machines.scaled_row("b200", "tcgen05_mxf4", "e2m1", scales="e8m0").unit
+    rows = (FORMATS["e2m1"], FORMATS["e2m1"], FORMATS["e8m0"])
+    a, b = np.zeros((1, 64), np.uint8), np.zeros((64, 1), np.uint8)
+    a[0, :2], b[:2, 0] = 0b0010, (0b0010, 0b1010)
+    scales, one = np.full((1, 2), 127, np.uint8), np.ones((1, 1), np.float32)
+    scales[0, 0] = 127 + 40
+    assert dot_kinds.scaled(a, scales, b, np.full((2, 1), 127, np.uint8), one, unit, rows) == 0.0
+    b[0] = 0  # -1 alone, in units of 2^5
+    assert dot_kinds.scaled(a, scales, b, np.full((2, 1), 127, np.uint8), one, unit, rows) == -(2.0**40)
+    a[0] = 0  # sixteen zeros: nothing to align to
+    assert dot_kinds.scaled(a, scales, b, np.full((2, 1), 127, np.uint8), one, unit, rows) == 1.0
 
 
 def test_scaled_arrays_are_blocks_in_turn():
