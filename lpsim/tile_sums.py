@@ -5,6 +5,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from . import border, layouts, warp_sums
+from .errors import NotModelled
 from .layouts import Accumulator, Layout
 
 #: dtype -> format and the code of the NaN that the GPU's arithmetic gives
@@ -15,6 +16,16 @@ ROWS = {
     "bfloat16": ("bf16", np.uint16(0x7FFF)),
     "int32": ("int32", None),
 }
+
+
+def dtype_of(fmt: str) -> np.dtype:
+    """The dtype of a format that reductions are modelled for."""
+    name = next(name for name, (own, _) in ROWS.items() if own == fmt)
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 class Options(TypedDict, total=False):
@@ -62,23 +73,30 @@ def total(x, tile: Tile, times=None, fusion: bool = True):
                 "they must be alike."
             )
         factors, _ = _rows(other.array, tile, 0)
+        if fusion and tile.tile == 2 and "l" in places and not {"r", "w"} & set(places):
+            raise NotModelled(
+                "tl.sum(x * times) with contraction and one element a thread: lanes hold different sums, and which of "
+                "them is stored is not modelled for tile=2; fusion=False is."
+            )
         found = warp_sums.total_of_products(rows, factors, places, fmt, tile.in_thread, fusion)
-    return _result(found, given, given.array.dtype, nan)
+    return _result(found, given, given.array.dtype, nan if places else None)
 
 
 @np.errstate(invalid="ignore", over="ignore")
 def running(x, tile: Tile):
-    """tl.cumsum of x; bf16 comes back as float32, as in Triton."""
+    """tl.cumsum of x; bf16 comes back as float32, as in Triton. The layout is that of the stored result."""
     given, fmt, nan = _given(x, "x")
+    dtype = given.array.dtype
+    if fmt == "bf16":
+        fmt, nan = ROWS["float32"]
+        dtype = np.dtype(np.float32)
     n = given.array.shape[_axis(given.array, tile)]
-    rows, places = _rows(given.array, tile, 0)
-    fmt, nan, dtype = ("fp32", ROWS["float32"][1], np.dtype(np.float32)) if fmt == "bf16" else (
-        fmt, nan, given.array.dtype)  # fmt: skip
+    rows, places = _rows(given.array, tile, 0, dtype.itemsize)
     found = np.moveaxis(warp_sums.running(rows, places, fmt)[..., :n], -1, _axis(given.array, tile))
     result = np.asarray(_result(found, given._replace(torch=False), dtype, nan))
     first = [slice(None)] * found.ndim
     first[_axis(given.array, tile)] = slice(0, 1)
-    result[tuple(first)] = given.array[tuple(first)].astype(dtype)  # nothing is added to the first: its NaN is kept
+    result[tuple(first)] = _widened(given.array[tuple(first)], dtype)  # nothing is added to the first: its NaN is kept
     return border.to_torch(result) if given.torch else result
 
 
@@ -88,8 +106,20 @@ def extreme(x, tile: Tile, smallest: bool):
     dtype = np.dtype(np.float32) if fmt in ("fp16", "bf16") else given.array.dtype
     info = np.iinfo(np.int32) if fmt == "int32" else None
     last = (np.inf if smallest else -np.inf) if info is None else (info.max if smallest else info.min)
-    rows, _ = _rows(given.array, tile, last)
-    return _result(warp_sums.extreme(rows, smallest), given, dtype, None if nan is None else ROWS["float32"][1])
+    rows, places = _rows(given.array, tile, last)
+    found = warp_sums.extreme(rows, smallest)
+    if not places and fmt != "fp16":  # nothing is compared: a NaN is as it was, but for cvt.f32.f16
+        return _result(_widened(np.take(given.array, 0, _axis(given.array, tile)), dtype), given, dtype, None)
+    return _result(found, given, dtype, None if nan is None else ROWS["float32"][1])
+
+
+def _widened(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """x in a dtype that holds it; bf16 by a shift, which keeps a NaN as it is."""
+    if x.dtype.name != "bfloat16":
+        return x.astype(dtype)
+    return (
+        (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).reshape(x.shape)
+    )
 
 
 def _given(x, name: str) -> tuple[border.Given, str, np.integer | None]:
@@ -110,15 +140,18 @@ def _axis(x: np.ndarray, tile: Tile) -> int:
     return axis + x.ndim
 
 
-def _rows(x: np.ndarray, tile: Tile, fill) -> tuple[np.ndarray, str]:
-    """Rows along the axis, padded as a masked load pads them: (..., 2 ** k); and where their bits lie."""
+def _rows(x: np.ndarray, tile: Tile, fill, itemsize: int | None = None) -> tuple[np.ndarray, str]:
+    """Rows along the axis, padded as a masked load pads them: (..., 2 ** k); and where their bits lie.
+
+    itemsize: of the array whose load or store gives the layout, if it is not x.
+    """
     axis = _axis(x, tile)
     if 0 in x.shape[x.ndim - tile.tile :]:
         raise ValueError(f"x of shape {x.shape} has an empty tile.")
     shape = tuple(1 << (side - 1).bit_length() for side in x.shape[x.ndim - tile.tile :])
     layout = tile.layout
     if layout is None:
-        layout = layouts.layout_of(shape, x.dtype.itemsize, tile.num_warps, alignment=tile.alignment)
+        layout = layouts.layout_of(shape, itemsize or x.dtype.itemsize, tile.num_warps, alignment=tile.alignment)
     places = layouts.places(layout, shape, axis - (x.ndim - tile.tile))
     rows = np.moveaxis(x, axis, -1)
     rows = rows.astype(np.float32) if x.dtype.itemsize == 2 else rows

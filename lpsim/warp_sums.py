@@ -5,7 +5,6 @@
   3. each warp's lane 0 writes to shared memory; there the warps are joined in the same way
 The value that is stored is lane 0's. A multiplication before the sum is contracted with enable_fp_fusion:
   several elements a thread    RN(x1 y1), then fma(x0, y0, .), then fma(xj, yj, .) for j = 2, 3, ..
-  the same in 16 bits          as above for x0 and x1; the products of j >= 2 are multiplied two at a time, so rounded
   one element a thread         fma(x, y, shuffled RN(x y)): lanes then hold different values
 Source: PTX and SASS of Triton 3.6.0 and 3.9.0 for sm_90; 3.6 confirmed on an H200 (lpsim_triton.crosscheck_reductions).
 """
@@ -45,15 +44,16 @@ def total_of_products(
 ) -> np.ndarray:
     """tl.sum(x * y) of each row, of operands as in `total`; fusion as the launch option enable_fp_fusion.
 
-    Raises NotModelled for contracted fp64, and for the contracted tree in 16 bits.
+    Raises NotModelled for what is contracted in fp64, and in 16 bits, where LLVM pairs multiplications and additions
+    in ways that change with the kernel around them.
     """
     mul = np.multiply if fmt in ("fp32", "fp64") else lambda a, b: arrays.mul(a, b, fmt)
     if not fusion or fmt == "int32" or ("r" not in places and "l" not in places):
         products = x * y if fmt == "int32" else mul(x, y)
         return total(products, places, fmt, in_thread)
     tree = _is_tree(in_thread)
-    if fmt == "fp64" or (tree and fmt != "fp32"):
-        raise NotModelled(f"tl.sum(x * y) with contraction is not modelled for {fmt}, {in_thread}; fusion=False is.")
+    if fmt != "fp32":
+        raise NotModelled(f"tl.sum(x * y) with contraction is not modelled in {fmt}; fusion=False is, and fp32.")
     (a, lanes, warps), (b, _, _) = _dealt(x, places), _dealt(y, places)
     add = adder(fmt)
 
@@ -65,7 +65,7 @@ def total_of_products(
         if tree:  # the first level of the tree is contracted, the others are additions
             joined = _tree(fma(a[0::2], b[0::2], mul(a[1::2], b[1::2])), add, False)
         for p, q in zip(a[2:], b[2:], strict=True) if not tree else ():
-            joined = fma(p, q, joined) if fmt == "fp32" else add(joined, mul(p, q))
+            joined = fma(p, q, joined)
     else:
         (a_low, a_high), (b_low, b_high) = _halves(a[0], lanes), _halves(b[0], lanes)
         joined = fma(a_low, b_low, mul(a_high, b_high))
@@ -113,10 +113,12 @@ def extreme(x: np.ndarray, smallest: bool = False) -> np.ndarray:
     """
     if x.dtype.kind == "i":
         return x.min(-1) if smallest else x.max(-1)
-    found = np.fmin.reduce(x, axis=-1) if smallest else np.fmax.reduce(x, axis=-1)
-    zeros = (x == 0) & (np.signbit(x) if smallest else ~np.signbit(x))  # the zero that wins against the other
-    signed = np.where(zeros.any(-1), -1.0 if smallest else 1.0, 1.0 if smallest else -1.0)
-    return np.where(found == 0, np.copysign(found, signed.astype(x.dtype)), found)
+    nothing = np.isnan(x)  # NumPy's fmax lets a signalling NaN win
+    filled = np.where(nothing, np.inf if smallest else -np.inf, x).astype(x.dtype)
+    found = filled.min(-1) if smallest else filled.max(-1)
+    winning = (x == 0) & (np.signbit(x) if smallest else ~np.signbit(x))  # the zero that wins against the other
+    zero = np.where(winning.any(-1) != smallest, np.float32(0.0), np.float32(-0.0)).astype(x.dtype)
+    return np.where(nothing.all(-1), x.dtype.type(np.nan), np.where(found == 0, zero, found))
 
 
 def _dealt(x: np.ndarray, places: str) -> tuple[np.ndarray, int, int]:

@@ -6,19 +6,18 @@ Each test is one element on the diagonal of a 64 x 64 tile: row i of a, column i
 """
 
 import json
-import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-from lpsim.probe import find_tree, find_unit, known, trees
+from lpsim.probe import known, report
+from lpsim.probe.questions import Dot
+from lpsim.tile_sums import dtype_of
 
 from . import reductions
 
@@ -32,22 +31,7 @@ OPERANDS = {
     "e5m2": (torch.float8_e5m2, 32),
 }
 WARPS = {"wgmma": 4, "mma": 2}
-#: format, elements, warps, aligned
-SUMS = (
-    ("fp32", 512, 4, True),
-    ("fp32", 256, 8, False),
-    ("fp16", 256, 1, True),
-    ("bf16", 256, 4, True),
-    ("fp64", 64, 2, True),
-)
-
-
-class Probed(NamedTuple):
-    """One instruction."""
-
-    fmt: str
-    path: str
-    accumulator: str
+LONGEST = 256  #: k that blocks are looked for
 
 
 @triton.jit
@@ -66,10 +50,10 @@ def diagonal_kernel(a, b, c, out, k, STEP: tl.constexpr, SIDE: tl.constexpr):
     tl.store(out + test + i[:, None] + i[None, :] * 0, acc, mask=own)
 
 
-def on_gpu(probed: Probed):
+def on_gpu(key: known.Key) -> Dot:
     """The instruction as `find_unit` asks it; RuntimeError if Triton chose another one."""
-    dtype, step = OPERANDS[probed.fmt]
-    wide = torch.float32 if probed.accumulator == "fp32" else torch.float16
+    dtype, step = OPERANDS[key.fmt]
+    wide = torch.float32 if key.accumulator == "fp32" else torch.float16
 
     def tensor(codes: np.ndarray, kind: torch.dtype) -> torch.Tensor:
         carrier = codes.view(np.dtype(f"i{codes.itemsize}"))
@@ -81,76 +65,55 @@ def on_gpu(probed: Probed):
         x, y, start = tensor(a, dtype), tensor(b, dtype), tensor(np.pad(c, (0, missing)), wide)
         out = torch.empty_like(start)
         kernel = diagonal_kernel[(len(a) // SIDE,)](  # pyright: ignore[reportIndexIssue]
-            x, y, start, out, a.shape[1], STEP=step, SIDE=SIDE, num_warps=WARPS[probed.path], num_stages=1,
+            x, y, start, out, a.shape[1], STEP=step, SIDE=SIDE, num_warps=WARPS[key.path], num_stages=1,
             enable_fp_fusion=False,
         )  # fmt: skip
-        if ("wgmma" in kernel.asm["ptx"]) != (probed.path == "wgmma"):
-            raise RuntimeError(f"Triton {triton.__version__} compiled {probed} to another instruction.")
+        if ("wgmma" in kernel.asm["ptx"]) != (key.path == "wgmma"):
+            raise RuntimeError(f"Triton {triton.__version__} compiled {key} to another instruction.")
         codes = out.view(torch.int32 if wide is torch.float32 else torch.int16).cpu().numpy()
         return codes.view(c.dtype)[: len(c)]
 
-    return dot, step
+    return dot
 
 
-def instructions() -> Iterator[Probed]:
+def instructions() -> Iterator[known.Key]:
     """What Triton reaches on an sm_90: every format and path with an fp32 accumulator, fp16 with its own."""
+    name = torch.cuda.get_device_name()
     for path in WARPS:
         for fmt in OPERANDS:
-            yield Probed(fmt, path, "fp32")
-        yield Probed("fp16", path, "fp16")
+            yield known.Key(name, path, fmt, "fp32")
+        yield known.Key(name, path, "fp16", "fp16")
 
 
 def dots() -> Iterator[dict]:
     """A row of the report for each instruction."""
-    for probed in instructions():
-        dot, step = on_gpu(probed)
-        row = probed._asdict()
-        try:
-            found = find_unit(dot, probed.fmt, accumulator=probed.accumulator, step=step, longest=256)
-        except (ValueError, RuntimeError) as error:
-            yield row | {"error": str(error)}
-            continue
-        yield row | {
-            "unit": found.unit._asdict(),
-            "unseen": [x._asdict() for x in found.unseen],
-            "nan": found.nan,
-            "asked": found.asked,
-            "equal": ["/".join(key) for key in known.equal_rows(found)],
-            "paste": known.pasted(found, torch.cuda.get_device_name(), probed.path),
-        }
+    for key in instructions():
+        yield report.dot_row(on_gpu(key), key, OPERANDS[key.fmt][1], LONGEST)
 
 
 def sums() -> Iterator[dict]:
     """A row of the report for each sum."""
-    types = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp64": np.float64}
-    for fmt, n, warps, aligned in SUMS:
+    for case in report.SUMS:
 
-        def reduce(x: np.ndarray, fmt=fmt, n=n, warps=warps, aligned=aligned) -> np.ndarray:
-            stride = n if aligned else n + 1
-            padded = np.pad(x, ((0, 0), (0, stride - n))).astype(types[fmt])
+        def reduce(x: np.ndarray, case=case) -> np.ndarray:
+            padded = np.pad(x, ((0, 0), (0, not case.aligned))).astype(dtype_of(case.fmt))
             carrier = padded.view(np.int16) if padded.itemsize == 2 else padded
             operand = torch.from_numpy(carrier).cuda()
             if padded.itemsize == 2:
-                operand = operand.view(torch.float16 if fmt == "fp16" else torch.bfloat16)
-            out, _ = reductions.reduce_rows(operand, operand, n, "sum", warps, True)
+                operand = operand.view(torch.float16 if case.fmt == "fp16" else torch.bfloat16)
+            out, _ = reductions.reduce_rows(operand, operand, case.n, "sum", case.num_warps, True)
             return out.double().cpu().numpy()
 
-        row = {"fmt": fmt, "n": n, "warps": warps, "aligned": aligned}
-        try:
-            tree = find_tree(reduce, n, fmt)
-            yield row | {"tree": trees.spelt(tree, 10**6), "layouts": list(trees.layouts_of(tree, n, fmt))}
-        except ValueError as error:
-            yield row | {"error": str(error)}
+        yield report.sum_row(reduce, case)
 
 
-def report() -> dict:
+def probed() -> dict:
     """Everything, with what it ran on."""
     return {
         "device": torch.cuda.get_device_name(),
         "capability": list(torch.cuda.get_device_capability()),
         "torch": torch.__version__,
         "triton": triton.__version__,
-        "python": platform.python_version(),
         "dots": list(dots()),
         "sums": list(sums()),
     }
@@ -158,13 +121,13 @@ def report() -> dict:
 
 def main(path: str) -> None:
     """Write the report, under another name first; print a line for each row."""
-    found = report()
+    found = probed()
     for row in found["dots"]:
         print(
             row["fmt"], row["path"], row["accumulator"], row.get("equal") or row.get("error") or row["unit"], flush=True
         )
     for row in found["sums"]:
-        print(row["fmt"], row["n"], row["warps"], row.get("layouts") or row.get("error"), flush=True)
+        print(row["fmt"], row["n"], row["num_warps"], row.get("layouts") or row.get("error"), flush=True)
     part = Path(path).with_suffix(".part")
     part.write_text(json.dumps(found, indent=1))
     part.replace(path)
