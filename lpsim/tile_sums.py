@@ -73,7 +73,7 @@ def total(x, tile: Tile, times=None, fusion: bool = True):
                 "they must be alike."
             )
         factors, _ = _rows(other.array, tile, 0)
-        if fusion and tile.tile == 2 and "l" in places and not {"r", "w"} & set(places):
+        if fusion and fmt == "fp32" and tile.tile == 2 and set(places) == {"l"}:
             raise NotModelled(
                 "tl.sum(x * times) with contraction and one element a thread: lanes hold different sums, and which of "
                 "them is stored is not modelled for tile=2; fusion=False is."

@@ -60,6 +60,8 @@ def cases() -> list[Case]:
         warps, aligned = (1, 2, 4, 8)[number % 4], number // 4 % 4 != 3
         case = Case(operation, dtype, shape, axis, warps, aligned, INPUTS[(number // 3 + number // 21) % 4])
         found += [case] if modelled(case) else []
+    alone = product(("sum", "max", "min", "cumsum"), DTYPES)  # nothing is joined: what becomes of a NaN?
+    found += [Case(operation, dtype, (1,), 0, 1, True, "bits") for operation, dtype in alone]
     return found
 
 
