@@ -63,6 +63,8 @@ def total(x, tile: Tile, times=None, fusion: bool = True):
     """tl.sum of x, or of x * times with or without contraction."""
     given, fmt, nan = _given(x, "x")
     rows, places = _rows(given.array, tile, 0)
+    if times is None and not places:  # nothing is added: a NaN is as it was
+        return _result(np.take(given.array, 0, _axis(given.array, tile)), given, given.array.dtype, None)
     if times is None:
         found = warp_sums.total(rows, places, fmt, tile.in_thread)
     else:
@@ -79,7 +81,7 @@ def total(x, tile: Tile, times=None, fusion: bool = True):
                 "them is stored is not modelled for tile=2; fusion=False is."
             )
         found = warp_sums.total_of_products(rows, factors, places, fmt, tile.in_thread, fusion)
-    return _result(found, given, given.array.dtype, nan if places else None)
+    return _result(found, given, given.array.dtype, nan)
 
 
 @np.errstate(invalid="ignore", over="ignore")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import attention, data, digest, dots, drawn, machines, replay, replay_dots
+from . import attention, data, digest, dots, drawn, machines, reduction_cases, replay, replay_dots
 from .formats import lookup
 
 #: zeros and subnormals, around 1, the largest finite values and NaN; both signs
@@ -38,6 +38,7 @@ def checks(chunks: Iterable[int] = EDGE_CHUNKS) -> Iterator[Check]:
     yield from recorded_attention()
     yield from recorded_kernels()
     yield from recorded_roundings()
+    yield from recorded_reductions()
     chunks = list(chunks)
     for name in digest.PLAN:
         wrong = digest.mismatches(name, chunks=chunks)
@@ -59,6 +60,21 @@ def recorded_operations() -> Iterator[Check]:
     for name, recorded in replay.tables().items():
         count, first = difference(replay.table(name), recorded)
         yield Check(name, "elementwise.npz", recorded.size, count, first)
+
+
+def recorded_reductions() -> Iterator[Check]:
+    """tl.sum, max, min and cumsum over dtypes, tiles, axes and warps; one check for each operation and dtype."""
+    cases, rows = reduction_cases.cases(), {}
+    for key, words in data.arrays("reductions").items():
+        index, case = int(key), cases[int(key)]
+        x, y = reduction_cases.operands(case, 0, index, 0.0)
+        found = reduction_cases.emulated(case, x, y)
+        recorded = words.view(found.dtype)
+        count, first = difference(*(reduction_cases.comparable(z) for z in (found, recorded)))
+        row = rows.setdefault(f"tl.{case.operation} {case.dtype}", [0, 0, ""])
+        row[0], row[1], row[2] = row[0] + recorded.size, row[1] + count, row[2] or (first and f"{case}{first}")
+    for operation, row in rows.items():
+        yield Check(operation, "reductions.npz", *row)
 
 
 def recorded_dots(recording: str) -> Iterator[Check]:

@@ -70,6 +70,9 @@ ROWS = [
     ["lpsim.testing", "lpsim.testing.*"],
     [
         "lpsim.verify",
+        "lpsim.reduction_cases",
+        "lpsim.probe",
+        "lpsim.probe.*",
         "lpsim.replay*",
         "lpsim.live",
         "lpsim.demo",

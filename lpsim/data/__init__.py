@@ -6,6 +6,8 @@ h200/dots_live                       tl.dot and tl.dot_scaled in every option (.
                                      (.json); made by lpsim_triton.crosscheck_dots
 h200/attention_live                  outputs of lpsim_triton's kernels in 40 configurations, and the report of all
 h200/quantize.json                   digests of lpsim_triton's quantise kernels and of Triton's random functions
+h200/reductions.npz                  tl.sum, max, min and cumsum: results for the inputs of lpsim.reduction_cases
+h200/probe.json                      what lpsim.probe found on the H200; by lpsim_triton.probe_device
 h200/digests.json                    digests of unary functions over all 2^32 float32 inputs
 h200/elementwise.json, .npz          digests of operations of several operands; casts and functions of 16-bit codes
 h200/mufu_samples.npz                results of MUFU.LG2, SIN and TANH; scripts/derive_mufu_normalised.py has chosen
