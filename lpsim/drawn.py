@@ -138,10 +138,10 @@ def codes(seed: int, first: int, n: int, fmt: str, operands: int = OPERANDS) -> 
     row = formats.FORMATS[fmt]
     out = np.empty((operands, n), f"u{row.bits // 8}")
     shape, specials = layout(row), special_codes(row)
-    key = u64((3 * seed + FORMATS.index(fmt)) % (1 << 64))
+    key = u64(splitmix64(u64((3 * seed + FORMATS.index(fmt)) % (1 << 64))))  # a Python int beyond int64 otherwise
 
     def body(start: int, stop: int) -> None:
-        _fill(splitmix64(key), first + start, specials, shape, out[:, start:stop])
+        _fill(key, first + start, specials, shape, out[:, start:stop])
 
     parallel_for(body, n, GRAIN)
     return out
