@@ -102,6 +102,7 @@ def running(x, tile: Tile):
     return border.to_torch(result) if given.torch else result
 
 
+@np.errstate(invalid="ignore")
 def extreme(x, tile: Tile, smallest: bool):
     """tl.max or tl.min of x; fp16 and bf16 come back as float32, as in Triton."""
     given, fmt, nan = _given(x, "x")

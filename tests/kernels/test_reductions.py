@@ -18,11 +18,12 @@ def test_the_emulator_gives_the_recorded_bits():
 
 
 def test_another_order_does_not_give_them(monkeypatch):
-    """Rows with one warp, or sums without contraction: the recording sees it."""
+    """Rows with other warps and alignment, or sums without contraction: the recording sees it."""
     real = reduction_cases.emulated
 
     def narrower(case, x, y):
-        return real(case._replace(num_warps=1) if len(case.shape) == 1 else case, x, y)
+        changed = case._replace(num_warps=1 if case.num_warps > 1 else 8, aligned=not case.aligned)
+        return real(changed if len(case.shape) == 1 else case, x, y)
 
     def rounded(case, x, y):
         contracted = case.operation == "products" and case.dtype == "fp32"
@@ -30,7 +31,7 @@ def test_another_order_does_not_give_them(monkeypatch):
 
     monkeypatch.setattr(reduction_cases, "emulated", narrower)
     wrong = {row.operation for row in verify.recorded_reductions() if row.differing}
-    assert {"tl.sum fp32", "tl.sum fp16", "tl.sum bf16", "tl.products fp32"} <= wrong
+    assert {"tl.sum fp32", "tl.sum fp16", "tl.sum bf16", "tl.cumsum fp32"} <= wrong
     monkeypatch.setattr(reduction_cases, "emulated", rounded)
     assert {row.operation for row in verify.recorded_reductions() if row.differing} == {"tl.products fp32"}
 
