@@ -46,13 +46,13 @@ class Machine(NamedTuple):
         return machine_dots.dot_scaled(self.name, a, a_scales, b, b_scales, c, (fmt, a_fmt, b_fmt), scale_fmt, path)
 
     def tl_dot(self, a, b, acc=None, *, fmt=None, a_fmt=None, b_fmt=None, block=None, **options):
-        """A kernel's loop acc = tl.dot(a, b, acc) over tiles of K, as Triton 3.6 compiles it for Hopper: (..., M, N).
+        """A kernel's loop acc = tl.dot(a, b, acc) over tiles of K, as Triton compiles it for Hopper: (..., M, N).
 
         Operands as in `dot`; float32 and float64 arrays without a format are fp32 and fp64. block: (M, N, K) of the
         tiles, powers of two; None is one tile that holds the operands. What a tile lacks is zero. acc: in the output
         dtype, or None. options: form ("chained", or "added" for acc += tl.dot(a, b)), num_warps (4), input_precision
-        ("tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"), max_num_imprecise_acc, out_dtype: see `tl_dot.plan`, which
-        shows the steps. Raises what it raises, and as `dot`.
+        ("tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"), max_num_imprecise_acc, out_dtype, triton ("3.6"): see
+        `tl_dot.plan`, which shows the steps. Raises what it raises, and as `dot`.
         """
         return machine_dots.tl_dot(self.name, a, b, acc, (fmt, a_fmt, b_fmt), block, options)
 

@@ -4,7 +4,7 @@ Shapes, formats and options decide which instruction is taken, how k is grouped,
 operand of the instruction) or added late, and into which parts fp32 operands are split. Nothing else does: tiles of
 M and N, swizzles, stages and pipelining change no bit.
 Source: the code that Triton 3.6.0 generates for sm_90, read case by case (kernels/lpsim_triton/crosscheck_dots.py
-compares the plans with an H200).
+compares the plans with an H200); for 3.9.0 the code alone, see VERSIONS.
 """
 
 from typing import NamedTuple
@@ -18,6 +18,8 @@ FP8 = ("e4m3fn", "e5m2")
 SIXTEEN = ("bf16", "fp16")
 LIVE = 1 << 30  #: Triton's max_num_imprecise_acc for fp8 on Hopper when none is given
 WGMMA_K = 32  #: products of an fp8 wgmma
+#: version of Triton -> the fewest columns of a tile that goes to wgmma; all else that decides bits is the same
+VERSIONS = {"3.6": 16, "3.9": 8}
 
 ACC, SUM, PART, ZERO = "acc", "sum", "part", "zero"
 
@@ -87,13 +89,15 @@ def plan(
     max_num_imprecise_acc: int | None = None,
     out_dtype: str | None = None,
     machine: str = "h200",
+    triton: str = "3.6",
 ) -> Plan:
-    """The Plan of one tl.dot of an (m, k) and a (k, n) tile on Hopper, Triton 3.6.
+    """The Plan of one tl.dot of an (m, k) and a (k, n) tile on Hopper.
 
     a_fmt, b_fmt: bf16, fp16, fp32, fp64, e4m3fn, e5m2 or "int8"; b_fmt None means as a_fmt; only fp8 mixes.
     form: "chained" for acc = tl.dot(a, b, acc), "added" for acc += tl.dot(a, b). The others as in tl.dot;
     input_precision concerns fp32 operands only. out_dtype: fp32 or fp16, None for what tl.dot takes by itself.
-    Operands must have been loaded in the format given: 8-bit loads that the kernel widens itself group k otherwise.
+    triton: a version in VERSIONS. Operands must have been loaded in the format given: 8-bit loads that the kernel
+    widens itself group k otherwise.
     Raises ValueError for what Triton refuses too, NotModelled for machines other than h100 and h200.
     """
     if machine not in ("h100", "h200"):
@@ -107,7 +111,8 @@ def plan(
     split = split if a_name == "fp32" else "none"
     imprecise = _imprecise(max_num_imprecise_acc, k, a_name in FP8)
     out = _out(a_name, out_dtype)
-    path = _path(m, n, num_warps, a_name, split, imprecise)
+    wide = m >= 64 and n >= choose("triton", triton, VERSIONS) and num_warps % 4 == 0
+    path = _path(wide, a_name, split, imprecise)
     unit_fmt = SPLITS[split][0] if split != "none" else a_name
     unit = dot_row(machine, path, unit_fmt, b_name if a_name in FP8 else None, out).unit
     promoted = imprecise if path == "wgmma" and a_name in FP8 and out == "fp32" and imprecise <= k else 0
@@ -150,12 +155,11 @@ def _out(name: str, out_dtype: str | None) -> str:
     return allowed[0] if out_dtype is None else choose("out_dtype", out_dtype, {x: x for x in allowed})
 
 
-def _path(m: int, n: int, num_warps: int, name: str, split: str, imprecise: int) -> str:
-    """wgmma where Triton takes it; fp8 that must be precise goes to mma.sync, widened to fp16."""
+def _path(wide: bool, name: str, split: str, imprecise: int) -> str:
+    """wgmma where the tile is wide enough; fp8 that must be precise goes to mma.sync, widened to fp16."""
     if split == "ieee":
         return "ffma"
-    fits = num_warps % 4 == 0 and m >= 64 and n >= 16 and name != "fp64"
-    return "wgmma" if fits and not (name in FP8 and imprecise < WGMMA_K) else "mma"
+    return "wgmma" if wide and name != "fp64" and not (name in FP8 and imprecise < WGMMA_K) else "mma"
 
 
 def _steps(k: int, split: str, promoted: int, live: bool) -> tuple[Step, ...]:

@@ -38,6 +38,15 @@ def test_which_instruction(m, n, warps, fmt, path):
     assert found.steps == (Step("dot", "acc", "acc", stop=64),)
 
 
+def test_versions_of_triton_differ_in_narrow_tiles():
+    for n, path in ((4, "mma"), (8, "wgmma"), (16, "wgmma")):
+        assert plan(64, n, 64, "e4m3fn", triton="3.9").path == path
+    assert plan(64, 16, 64, "e4m3fn", triton="3.9") == plan(64, 16, 64, "e4m3fn")
+    assert plan(64, 8, 64, "e4m3fn", triton="3.9").unit != plan(64, 8, 64, "e4m3fn").unit
+    with pytest.raises(ValueError, match="triton="):
+        plan(64, 64, 64, "e4m3fn", triton="3.7")
+
+
 def lines(*arguments, **options):
     return str(plan(64, 64, *arguments, **options)).splitlines()
 

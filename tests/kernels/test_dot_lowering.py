@@ -18,6 +18,7 @@ MMA_TYPES = WGMMA_TYPES | {"e4m3fn": "f16", "e5m2": "f16", "fp64": "f64"}  # fp8
 CASES = [
     ((64, 64, 32), "bf16", "bf16", {}),
     ((64, 8, 32), "bf16", "bf16", {}),
+    ((64, 8, 32), "e4m3fn", "e4m3fn", {}),
     ((64, 16, 32), "fp16", "fp16", {"num_warps": 8}),
     ((32, 64, 32), "fp16", "fp16", {"out_dtype": "fp16"}),
     ((64, 64, 32), "e4m3fn", "e5m2", {}),
@@ -76,12 +77,12 @@ def compiled(triton, dot, block, a, b, options):
 
 @pytest.mark.parametrize(("block", "a", "b", "options"), CASES, ids=str)
 def test_triton_compiles_the_plan(triton, dot, block, a, b, options):
-    chosen = tl_dot.plan(*block, a, b, **options)
+    chosen = tl_dot.plan(*block, a, b, **options, triton=triton.__version__.rpartition(".")[0])
     asm = compiled(triton, dot, block, a, b, options)
     per_thread = block[0] * block[1] // (32 * options.get("num_warps", 4))
     found = {
         "wgmma": re.findall(r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.\w+\.(\w+)\.(\w+)", asm["ptx"]),
-        "mma": re.findall(r"mma\.sync\.aligned\.m16n8k\d+\.row\.col(?:\.satfinite)?\.\w+\.(\w+)\.(\w+)\.", asm["ptx"]),
+        "mma": re.findall(r"mma\.sync\.aligned\.m\d+n8k\d+\.row\.col(?:\.satfinite)?\.\w+\.(\w+)\.(\w+)\.", asm["ptx"]),
         "ffma": [("fp32", "fp32")] * (len(re.findall(r"fma\.rn\.f32", asm["ptx"])) // (per_thread * block[2])),
     }
     types = {"wgmma": WGMMA_TYPES, "mma": MMA_TYPES, "ffma": {"fp32": "fp32"}}[chosen.path]
@@ -91,10 +92,33 @@ def test_triton_compiles_the_plan(triton, dot, block, a, b, options):
         re.findall(r"add(?:\.rn)?\.f16x2", asm["ptx"])
     )
     assert additions == per_thread * sum(step.op == "add" for step in chosen.steps)
-    assert (".satfinite" in asm["ptx"]) == (a == "int8" and chosen.path == "mma")
+    assert (".satfinite.s32" in asm["ptx"]) == (a == "int8" and chosen.path == "mma")
     if chosen.path == "mma" and chosen.a_fmt in ("bf16", "fp16", "e4m3fn", "e5m2"):
         widths = {int(width) for width in re.findall(r"= tt\.dot .*?kWidth = (\d)", asm["ttgir"])}
         assert widths == {chosen.unit.k_width}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "num_warps", "k_width"),
+    [("e4m3fn", "e5m2", 4, 0), ("e4m3fn", "e5m2", 2, 4), ("e2m1", "e5m2", 2, 8), ("bf16", "e4m3fn", 2, 4)],
+)
+def test_dot_scaled_becomes_a_dot_of_bf16(triton, dot, a, b, num_warps, k_width):
+    """The path, and how many consecutive k a register run of mma.sync holds (0: wgmma, which has no runs)."""
+    from triton.backends.compiler import GPUTarget
+
+    packs = [2 if name == "e2m1" else 1 for name in (a, b)]
+    names = ("M", "N", "K", "A", "B", "A_PACKED", "B_PACKED", "HAS_B_SCALES", "FAST")
+    values = (64, 64, 64, dot.SCALED_NAMES[a], dot.SCALED_NAMES[b], *packs, True, False)
+    pointers = POINTERS | {"e2m1": "*u8"}
+    types = {"a": pointers[a], "a_scales": "*u8", "b": pointers[b], "b_scales": "*u8", "c": "*fp32", "d": "*fp32"}
+    types |= dict.fromkeys(names, "constexpr")
+    aligned = {(i,): [["tt.divisibility", 16]] for i in range(6)}
+    source = triton.compiler.ASTSource(dot.dot_scaled_kernel, types, dict(zip(names, values, strict=True)), aligned)
+    launch = {"num_warps": num_warps, "enable_fp_fusion": True}
+    asm = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=launch).asm
+    path = "mma.sync" if k_width else "wgmma.mma_async"
+    assert set(re.findall(r"(wgmma\.mma_async|mma\.sync)\.\S*\.bf16\.bf16", asm["ptx"])) == {path}
+    assert {int(width) for width in re.findall(r"= tt\.dot .*?kWidth = (\d)", asm["ttgir"])} == {k_width} - {0}
 
 
 def test_the_gpu_gives_the_plans_bits(gpu):
