@@ -3,13 +3,16 @@
 Rows with two tied maxima, V of one sign and a small residual weight, dO of one sign: the case in which rounding O to
 bf16 has a direction (arXiv 2510.04212). For each remedy the emulated attention is compared with float64:
 signed mean and worst case of delta - exact delta, the share of the plain recipe's bias that is left, extra bytes for
-each element of O, and whether the remedy is exact, that is, changes nothing in float64.
+each element of O, and whether the remedy is exact, that is, changes nothing in float64. Then what each costs in time,
+from a run of benchmarks/bench_attention_gpu.py on an H200.
 
     python examples/remedies.py               print the tables
     python examples/remedies.py docs/remedies.md     write them into the page, between its marks
 """
 
+import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import ml_dtypes
@@ -45,6 +48,19 @@ REMEDIES = {
         0, "a compare a score",
     ),
 }  # fmt: skip
+
+TIMES = Path(__file__).parents[1] / "benchmarks" / "attention_gpu_h200.json"
+#: remedy -> its rows in TIMES; a pass that is not there is the plain one
+KERNELS = {
+    "fp32 O kept for delta": "lpsim, o in float32 too",
+    "O as two bf16": "lpsim, o as two bf16",
+    "O rounded stochastically": "lpsim, o stochastic",
+    "delta = rowsum(dP o P)": "lpsim, delta from P",
+    "O again for delta": "lpsim, delta from P v",
+    "dynamic maximum, beta 2, published": "lpsim, dynamic maximum",
+    "dynamic maximum, beta 2, guarded": "lpsim, guarded maximum",
+    "dynamic maximum, guarded, by row": "lpsim, guarded by row",
+}
 
 
 def inputs(residual_v: float):
@@ -100,12 +116,35 @@ def table(name: str, residual_v: float) -> list[str]:
     return lines
 
 
+def times() -> list[str]:
+    """Rows of Markdown: how much longer forward and backward together take than without the remedy."""
+    measured = json.loads(TIMES.read_text())
+    found = {(row["d"], row["causal"], row["pass"], row["who"]): row["ms"] for row in measured["rows"]}
+    shapes = list(product((64, 128), (True, False)))
+
+    def whole(shape, who: str) -> float:
+        plain = {which: found[*shape, which, "lpsim"] for which in ("forward", "backward")}
+        return sum(found.get((*shape, which, who), ms) for which, ms in plain.items())
+
+    lines = [
+        f"Time of forward and backward on one {measured['device']}, bf16, batch {measured['batch']}, "
+        f"{measured['heads']} heads, n {measured['n']}:", "",
+        "| remedy | " + " | ".join(f"d {d} {'causal' if causal else 'full'}" for d, causal in shapes) + " |",
+        "|---|" + "---|" * len(shapes),
+        "| none | " + " | ".join(f"{whole(shape, 'lpsim'):.2f} ms" for shape in shapes) + " |",
+    ]  # fmt: skip
+    for label, who in KERNELS.items():
+        costs = (whole(shape, who) / whole(shape, "lpsim") - 1 for shape in shapes)
+        lines.append(f"| {label} | " + " | ".join(f"{cost:+.0%}" for cost in costs) + " |")
+    return lines
+
+
 def report() -> list[str]:
     scale = float(np.abs(delta("exact", inputs(1.5))).mean())
     lines = [f"{ROWS} rows, {KEYS} keys, {FEATURES} features, two ties; delta is about {scale:.0f}.", ""]
     for name, residual_v in (("triton", 1.5), ("triton", 0.2), ("paper", 1.0)):
         lines += [f"Recipe {name}, V of the other keys times {residual_v}:", "", *table(name, residual_v), ""]
-    return lines
+    return [*lines, *times(), ""]
 
 
 def main(arguments: list[str]) -> None:

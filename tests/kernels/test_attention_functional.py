@@ -1,4 +1,4 @@
-"""The operators under autograd and torch.compile on a CPU: the emulator stands in for the kernels, whose bits it has."""
+"""The operators under autograd and torch.compile on a CPU, where the emulator stands in for the kernels."""
 
 import numpy as np
 import pytest
