@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
+from lpsim.errors import choose
 from lpsim.probe import known, report
 from lpsim.probe.questions import Dot
 from lpsim.tile_sums import dtype_of
@@ -76,18 +77,22 @@ def on_gpu(key: known.Key) -> Dot:
     return dot
 
 
-def instructions() -> Iterator[known.Key]:
-    """What Triton reaches on an sm_90: every format and path with an fp32 accumulator, fp16 with its own."""
+def instructions(path: str | None = None, fmt: str | None = None) -> Iterator[known.Key]:
+    """What Triton reaches on an sm_90: every format and path with an fp32 accumulator, fp16 with its own.
+
+    path, fmt: only these; ValueError for unknown ones.
+    """
     name = torch.cuda.get_device_name()
-    for path in WARPS:
-        for fmt in OPERANDS:
-            yield known.Key(name, path, fmt, "fp32")
-        yield known.Key(name, path, "fp16", "fp16")
+    for way in WARPS if path is None else (choose("path", path, {p: p for p in WARPS}),):
+        for operand in OPERANDS if fmt is None else (choose("fmt", fmt, {f: f for f in OPERANDS}),):
+            yield known.Key(name, way, operand, "fp32")
+            if operand == "fp16":
+                yield known.Key(name, way, operand, "fp16")
 
 
-def dots() -> Iterator[dict]:
+def dots(path: str | None = None, fmt: str | None = None) -> Iterator[dict]:
     """A row of the report for each instruction."""
-    for key in instructions():
+    for key in instructions(path, fmt):
         yield report.dot_row(on_gpu(key), key, OPERANDS[key.fmt][1], LONGEST)
 
 
@@ -107,15 +112,15 @@ def sums() -> Iterator[dict]:
         yield report.sum_row(reduce, case)
 
 
-def probed() -> dict:
-    """Everything, with what it ran on."""
+def probed(path: str | None = None, fmt: str | None = None) -> dict:
+    """Everything, or the dots of a path or a format, with what it ran on."""
     return {
         "device": torch.cuda.get_device_name(),
         "capability": list(torch.cuda.get_device_capability()),
         "torch": torch.__version__,
         "triton": triton.__version__,
-        "dots": list(dots()),
-        "sums": list(sums()),
+        "dots": list(dots(path, fmt)),
+        "sums": list(sums()) if fmt is None else [],
     }
 
 

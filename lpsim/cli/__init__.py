@@ -124,6 +124,31 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
+def probe(
+    machine: Annotated[
+        str | None, typer.Option(help="Probe the emulation of this machine (h200, a100, ..), not this machine's GPU.")
+    ] = None,
+    path: Annotated[str | None, typer.Option(help="Only this instruction path: wgmma, mma, ..")] = None,
+    fmt: Annotated[str | None, typer.Option(help="Only this operand format; `lpsim formats` lists them.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write all rows to this file as JSON.")] = None,
+) -> None:
+    """Find out what a GPU's dots and sums do, from their outputs alone, and print the row that they imply.
+
+    The exit status is 1 if a dot or a sum is of no kind that lpsim has rows for, and 2 if there is nothing to probe.
+    """
+    from . import probing
+
+    try:
+        found = probing.rows(machine, path, fmt, _working)
+    except (ValueError, RuntimeError) as error:
+        raise refuse(error) from None
+    if report is not None:
+        probing.written(found, report)
+    if not probing.told(found, out):
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _working(text: str):
     """A spinner with the elapsed time on standard error while something is computed."""
