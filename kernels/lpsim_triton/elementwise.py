@@ -6,7 +6,7 @@ PTX instruction. OPERATIONS names functions of several operands; each works on f
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -116,10 +116,15 @@ UNARY = FUNCTIONS | {f"ptx:{name}": INSTRUCTIONS[name] for name in (*UNARY_F32, 
 @triton.jit
 def instruction(x, y, TEXT: tl.constexpr, CONSTRAINTS: tl.constexpr, RESULT: tl.constexpr, OPERANDS: tl.constexpr):
     """One PTX instruction of one or two operands."""
-    if OPERANDS == 1:
-        return tl.inline_asm_elementwise(TEXT, CONSTRAINTS, [x], dtype=RESULT.value, is_pure=True, pack=1)
-    else:
-        return tl.inline_asm_elementwise(TEXT, CONSTRAINTS, [x, y], dtype=RESULT.value, is_pure=True, pack=1)
+    given = [x] if OPERANDS == 1 else [x, y]
+    return tl.inline_asm_elementwise(
+        TEXT,  # pyright: ignore[reportArgumentType]
+        CONSTRAINTS,  # pyright: ignore[reportArgumentType]
+        given,
+        dtype=RESULT.value,
+        is_pure=True,
+        pack=1,
+    )
 
 
 @triton.jit
@@ -193,11 +198,14 @@ def bits_kernel(
     tl.store(out + i, y.to(out.dtype.element_ty, bitcast=True), mask=i < n)
 
 
-def _meta(what) -> dict:
-    """The kernels' arguments that say which operation: a Triton function or an Instruction."""
+def _meta(what, fusion: bool = True, **more) -> dict[str, Any]:
+    """The kernels' arguments that say which operation, a Triton function or an Instruction, and how it is compiled."""
+    options = {"num_warps": 4, "enable_fp_fusion": fusion}
     if isinstance(what, Instruction):
-        return {"FUNCTION": None, "TEXT": what.text, "CONSTRAINTS": what.constraints, "RESULT": what.result}
-    return {"FUNCTION": what, "TEXT": "", "CONSTRAINTS": "", "RESULT": None}
+        said = {"FUNCTION": None, "TEXT": what.text, "CONSTRAINTS": what.constraints, "RESULT": what.result}
+    else:
+        said = {"FUNCTION": what, "TEXT": "", "CONSTRAINTS": "", "RESULT": None}
+    return said | options | more
 
 
 def digests(name: str, word: str, chunks: Iterable[int] = range(CHUNKS)) -> np.ndarray:
@@ -208,10 +216,8 @@ def digests(name: str, word: str, chunks: Iterable[int] = range(CHUNKS)) -> np.n
     wanted = torch.tensor(list(chunks), dtype=torch.int32, device="cuda")
     totals = torch.zeros(len(wanted), dtype=torch.int64, device="cuda")
     grid = ((1 << CHUNK_BITS) // (BLOCK * STEPS), len(wanted))
-    digest_kernel[grid](  # pyright: ignore[reportIndexIssue]
-        totals.view(torch.uint64), wanted, **_meta(UNARY[name]), WORD=getattr(tl, word), BLOCK=BLOCK, STEPS=STEPS,
-        num_warps=4, enable_fp_fusion=True,
-    )  # fmt: skip
+    meta = _meta(UNARY[name], WORD=getattr(tl, word), BLOCK=BLOCK, STEPS=STEPS)
+    digest_kernel[grid](totals.view(torch.uint64), wanted, **meta)  # pyright: ignore[reportIndexIssue]
     return totals.cpu().numpy().view(np.uint64)
 
 
@@ -223,9 +229,8 @@ def apply(what, operands: int, *given: torch.Tensor, dtype: torch.dtype, fusion:
     out = torch.empty(given[0].shape, dtype=dtype, device=given[0].device)
     n = out.numel()
     x, y, z, w = (*given, *[given[0]] * (4 - len(given)))
-    apply_kernel[(triton.cdiv(n, 1024),)](  # pyright: ignore[reportIndexIssue]
-        out, x, y, z, w, n, **_meta(what), OPERANDS=operands, BLOCK=1024, num_warps=4, enable_fp_fusion=fusion
-    )
+    meta = _meta(what, fusion, OPERANDS=operands, BLOCK=1024)
+    apply_kernel[(triton.cdiv(n, 1024),)](out, x, y, z, w, n, **meta)  # pyright: ignore[reportIndexIssue]
     return out
 
 
@@ -234,7 +239,6 @@ def results(what, x: torch.Tensor, word: str) -> torch.Tensor:
     dtype = {"uint8": torch.uint8, "uint16": torch.int16, "uint32": torch.int32}[word]
     out = torch.empty(x.shape, dtype=dtype, device=x.device)
     n = out.numel()
-    bits_kernel[(triton.cdiv(n, 1024),)](  # pyright: ignore[reportIndexIssue]
-        out, x, n, **_meta(what), BLOCK=1024, num_warps=4, enable_fp_fusion=True
-    )
+    meta = _meta(what, BLOCK=1024)
+    bits_kernel[(triton.cdiv(n, 1024),)](out, x, n, **meta)  # pyright: ignore[reportIndexIssue]
     return out
