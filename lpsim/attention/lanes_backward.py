@@ -62,7 +62,7 @@ class Step(NamedTuple):
     ds: np.ndarray  #: rounded
 
 
-@merged
+@njit
 def _new_step(k, v, first, n, job):
     """A Step for the n keys from first on."""
     width, blocks = padded(n, VECTOR), k.shape[1] // DEEP
@@ -100,33 +100,33 @@ def _add_dq(k_upright, chunk, used, ds, top, stop, dq, job, work):
 
     Key tile after key tile where they reach different rows.
     """
-    first, packed = chunk * LANES, lanes.room(1, ds.shape[1] // DEEP, padded(stop - top, VECTOR))
-    lanes.turned(ds, stop - 1 - top, np.int64(-1), stop - top, stop - top, job.emin, packed)
-    begin = 0
+    first, begin, width = chunk * LANES, 0, 0
+    packed = lanes.room(1, 1, width)
     while begin < used:
         tile = (first + begin) // job.keys * job.keys
         n, end = stop - top, used
-        if job.causal and tile + used > top:
+        if job.causal and first + used > top:
             n, end = stop - max(top, tile // job.rows * job.rows), min(tile + job.keys - first, used)
         if n <= 0:
             break
-        if padded(n, VECTOR) != packed.raw.shape[3]:
-            packed = lanes.room(1, ds.shape[1] // DEEP, padded(n, VECTOR))
+        if padded(n, VECTOR) != width:
+            width = padded(n, VECTOR)
+            packed = lanes.room(1, ds.shape[1] // DEEP, width)
             lanes.turned(ds, stop - 1 - top, np.int64(-1), n, n, job.emin, packed)
         accumulate(k_upright, chunk, packed, dq, dq.shape[0], n, begin // DEEP, (end + DEEP - 1) // DEEP, work)
         begin = end
 
 
 @merged
-def _reached(begin, first, lanes_used, job):
+def _reached(begin, first, used, job):
     """How many keys of the chunk the query tile of this row visits: whole key tiles."""
     if not job.causal:
-        return lanes_used
+        return used
     last = begin // job.rows * job.rows + job.rows
-    return min((last + job.keys - 1) // job.keys * job.keys - first, lanes_used)
+    return min((last + job.keys - 1) // job.keys * job.keys - first, used)
 
 
-@merged
+@njit
 def _queries(q, do, job):
     """The rows of one head, packed."""
     steps, d = (job.n + job.step - 1) // job.step, q.shape[1]
@@ -189,7 +189,7 @@ def _chunk(x, k, v, k_upright, chunk, lse, delta, job, cast, work, dq, dk, dv):
         _add_dq(k_upright, chunk, used, ds, top, stop, dq[group], job, work)
 
 
-@merged
+@njit
 def _unturned(x, start, step, rows, scale, out):
     """out[start + step j] = x[:, j] * scale for the lanes of x; float32 x (d, lanes), out (n, d)."""
     for j in range(rows):

@@ -43,7 +43,7 @@ class Tile(NamedTuple):
     queries: Blocks
 
 
-@merged
+@njit
 def _new_tile(q, stop, n, job):
     """A Tile for the last n rows before stop."""
     width, keys = padded(n, VECTOR), padded(job.keys, DEEP)
