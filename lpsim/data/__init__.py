@@ -4,7 +4,7 @@ h200/flash_forward, flash_backward   runs of plain Triton flash-attention kernel
 h200/mma, mma_tiny                   tl.dot results over formats, paths and input distributions
 h200/dots_live                       tl.dot and tl.dot_scaled in every option (.npz), and what the live run compared
                                      (.json); made by lpsim_triton.crosscheck_dots
-h200/attention_live                  outputs of lpsim_triton's kernels in 40 configurations, and the report of all
+h200/attention_live                  outputs of lpsim_triton's kernels in 63 configurations, and the report of all
 h200/quantize.json                   digests of lpsim_triton's quantise kernels and of Triton's random functions
 h200/reductions.npz                  tl.sum, max, min and cumsum: results for the inputs of lpsim.reduction_cases
 h200/probe.json                      what lpsim.probe found on the H200; by lpsim_triton.probe_device
