@@ -33,7 +33,19 @@ _HOME = {
     "set_threads": "threads",
     "get_threads": "threads",
 }
-_MODULES = ("scalar", "formats", "explain", "blocks", "presets", "attention", "machines", "recipes", "trace", "testing")
+_MODULES = (
+    "scalar",
+    "formats",
+    "explain",
+    "blocks",
+    "presets",
+    "attention",
+    "machines",
+    "recipes",
+    "trace",
+    "testing",
+    "tl_dot",
+)
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

@@ -1,8 +1,8 @@
 """The dot instructions of every modelled GPU, as rows: (machine, path, format, accumulator) -> DotRow.
 
-A path is an instruction family: wgmma, mma (mma.sync as Triton reaches it), mma_ptx (where the PTX instruction does
-something else), tcgen05, mfma, ffma (the plain fma units). The first path of a machine that knows a format is the
-one taken when none is named. Rows of other GPUs than the H200 are published ones.
+A path is an instruction family: wgmma, mma (mma.sync as Triton reaches it), mma_ptx and mma_wrap (where the PTX
+instruction does something else), tcgen05, mfma, ffma (the plain fma units). The first path of a machine that knows a
+format is the one taken when none is named. Rows of other GPUs than the H200 are published ones.
 """
 
 from .dot_units import (
@@ -49,7 +49,11 @@ def _dmma(evidence: str = "published", source: str = _SIM) -> Table:
     return _rows("mma", ["fp64"], FmaUnit(64), "fp64", f"DMMA: {source}", evidence)
 
 
-_IMMA = _rows("mma", ["int8"], IntegerUnit(32, saturates=1), "int32", "PTX ISA, mma .s8 .satfinite (as Triton emits)")
+_WRAPS = _rows("mma_wrap", ["int8"], IntegerUnit(32, saturates=0), "int32", "PTX ISA, mma .s8 without .satfinite")
+_IMMA: Table = {
+    **_rows("mma", ["int8"], IntegerUnit(32, saturates=1), "int32", "PTX ISA, mma .s8 .satfinite (as Triton emits)"),
+    **_WRAPS,
+}
 
 VOLTA: Table = {
     **_rows("mma", ["fp16"], _fp32(4, 23), "fp32", f"HMMA.884: {_SIM}; {_VECTORS}"),
@@ -109,6 +113,7 @@ def _hopper(evidence: str, wgmma: str, mma: str, others: str) -> Table:
         **_dmma(evidence, others),
         **_rows("ffma", ["fp32"], FmaUnit(32), "fp32", f"FFMA, tl.dot's input_precision='ieee'; {others}", **sure),
         **_late(mma, **mixes),
+        **_WRAPS,
     }
 
 

@@ -30,6 +30,7 @@ GPUS = {
 }
 NOT_MODELLED = [
     ("`tl.dot` of machines other than sm_90", "what Triton generates there was not read; use `dot` with a path"),
+    ("`tl.dot` in other versions of Triton than 3.6 and 3.9", "not read"),
     ("`tl.dot` of operands that a kernel loads in 8 bits and widens itself", "mma.sync groups k otherwise then"),
     ("`tl.dot` of three-dimensional tiles, of integers other than int8", "not read"),
     ("`tl.dot_scaled` on mma.sync with e2m1 and K = 32", "its order of k was not read"),
@@ -171,7 +172,8 @@ print(lp.machine("my-chip").dot(a, b)[0, 0])
 
 On Hopper, shapes, formats and options of a `tl.dot` decide which instruction it becomes, whether the accumulator is
 live or added late, when fp8 sums move to fp32, and how fp32 is split. `lpsim.tl_dot.plan` says so as data, and
-`lp.machine("h200").tl_dot(...)` computes it:
+`lp.machine("h200").tl_dot(...)` computes it. Plans are those of Triton 3.6, compared with the hardware; `triton="3.9"`
+gives those of 3.9, read off the code that it generates (tests/kernels/test_dot_lowering.py reads both):
 
 ```python
 from lpsim import tl_dot
