@@ -58,9 +58,12 @@ def on_gpu(run: Run, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.n
 
 
 def emulated(run: Run, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
-    """The plan's result."""
+    """The result of the plan for the Triton that is installed."""
+    import triton
+
+    version = {"triton": triton.__version__.rpartition(".")[0]}
     a_fmt, b_fmt = (name if name == "int8" else FORMATS[name] for name in (run.a, run.b))
-    return tl_dot_run.tl_dot(a, b, c, run.block, a_fmt, b_fmt, run.options())
+    return tl_dot_run.tl_dot(a, b, c, run.block, a_fmt, b_fmt, run.options() | version)
 
 
 def _tensor(x: np.ndarray, name: str):
