@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import attention, data, digest, dots, drawn, machines, reduction_cases, replay, replay_dots
+from .dot_units import DotUnit
 from .formats import lookup
 
 #: zeros and subnormals, around 1, the largest finite values and NaN; both signs
@@ -88,6 +89,7 @@ def recorded_dots(recording: str) -> Iterator[Check]:
     for (fmt, path), runs in labels.items():
         row = lookup(OUR_NAMES.get(fmt, fmt))
         unit = machines.dot_row("h200", path, row).unit
+        assert isinstance(unit, DotUnit)
         compared, differing, example = 0, 0, ""
         for run in runs:
             a, b, recorded = (arrays[f"{run}|{x}"] for x in "ABD")

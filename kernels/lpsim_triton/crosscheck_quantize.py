@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-import lpsim as lp
 from lpsim import arrays, border, formats
 from lpsim.formats import FORMATS
-from lpsim.policies import NANS, OVERFLOWS, ROUNDINGS, SUBNORMALS, VARIANTS, policy
+from lpsim.policies import NANS, OVERFLOWS, ROUNDINGS, SUBNORMALS, VARIANTS, policy, stochastic
+from lpsim.threads import set_threads
 from lpsim.verify import Check, difference
 
 from . import crosscheck_draws as draws
@@ -61,7 +61,7 @@ def rules_of(fmt: str, rounding, turn: int) -> tuple:
 def roundings(seed: int, turn: int) -> list:
     """Every mode; the stochastic ones with other bits and keys each turn."""
     keyed = [
-        lp.stochastic(
+        stochastic(
             bits=1 + (turn * 7 + i * 11) % 32, seed=seed - (1 << 62) * (turn % 2), stream=(turn * 977) % (1 << 32),
             step=turn, offset=(turn * 12345) % 1000 + (turn % 3 << 36), variant=variant,
         )
@@ -99,7 +99,7 @@ def quick_cases(seed: int, scale: float) -> list[Case]:
         for i, (variant, bits) in enumerate(
             (("A", 16), ("B", 16), ("A", 1 + seed % 16), ("B", 1 + seed % 13), ("A", 24))
         ):
-            noise = lp.stochastic(bits=bits, seed=~seed, stream=i, step=seed % 7, offset=8 * i + i % 2, variant=variant)
+            noise = stochastic(bits=bits, seed=~seed, stream=i, step=seed % 7, offset=8 * i + i % 2, variant=variant)
             found.append(Case(what, fmt, "fp32", (("rounding", noise),), n))
     return found
 
@@ -184,7 +184,7 @@ def smallest(case: Case, operands: list[np.ndarray], got: np.ndarray, want: np.n
 
 
 def _worker(seed: int, index: int, case: Case) -> tuple[int, int, str]:
-    lp.set_threads(1)
+    set_threads(1)
     return run(seed, index, case)
 
 

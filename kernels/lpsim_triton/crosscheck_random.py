@@ -57,7 +57,8 @@ def normal_on_gpu(offsets: np.ndarray, seed: int, rounds: int) -> np.ndarray:
     out = torch.empty((4, offsets.size), dtype=torch.float32, device="cuda")
     grid = (triton.cdiv(offsets.size, BLOCK),)
     given = border.to_torch(offsets).cuda()
-    randn4x_kernel[grid](given, out, offsets.size, seed, rounds, BLOCK, num_warps=4, enable_fp_fusion=True)
+    options = {"num_warps": 4, "enable_fp_fusion": True}
+    randn4x_kernel[grid](given, out, offsets.size, seed, rounds, BLOCK, **options)  # pyright: ignore[reportIndexIssue]
     return out.cpu().numpy()
 
 
@@ -69,7 +70,8 @@ def both_on_gpu(offsets: np.ndarray, seed: int, rounds: int) -> tuple[np.ndarray
     uniform = torch.empty(n, dtype=torch.float32, device="cuda")
     for kernel, out in ((randint4x_kernel, words), (rand_kernel, uniform)):
         grid = (triton.cdiv(n, BLOCK),)
-        kernel[grid](given, out, n, seed, rounds, BLOCK, num_warps=4, enable_fp_fusion=False)
+        options = {"num_warps": 4, "enable_fp_fusion": False}
+        kernel[grid](given, out, n, seed, rounds, BLOCK, **options)  # pyright: ignore[reportIndexIssue]
     return words.cpu().numpy().view(np.uint32), uniform.cpu().numpy()
 
 

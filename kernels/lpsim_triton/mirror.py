@@ -15,6 +15,7 @@ core/{bits,codec,rounding,arith,wide,compare} keep to a dialect for this; tests/
 import ast
 import sys
 from types import FunctionType, ModuleType
+from typing import Any
 
 import triton
 import triton.language as tl
@@ -42,7 +43,7 @@ class Twin(triton.JITFunction):
 
 
 @tl.core.builtin
-def _int64(x, _semantic=None):
+def _int64(x, _semantic: Any = None):
     """x with every integer in it as int64; booleans stay. TypeError for what int64 does not hold."""
     if isinstance(x, tl.tuple):
         parts = [_int64(part, _semantic=_semantic) for part in x.values]
@@ -56,7 +57,7 @@ def _int64(x, _semantic=None):
 
 
 @tl.core.builtin
-def where(condition, a, b, _semantic=None):
+def where(condition, a, b, _semantic: Any = None):
     """a if condition else b, elementwise, with the types of lpsim.core.bits.where."""
     if isinstance(condition, tl.constexpr):
         return a if condition.value else b
