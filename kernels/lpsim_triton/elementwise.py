@@ -6,14 +6,16 @@ PTX instruction. OPERATIONS names functions of several operands; each works on f
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 import triton
 import triton.language as tl
 
 from . import elementwise_functions as f
+
+if TYPE_CHECKING:
+    import torch
 
 CHUNK_BITS, CHUNKS = 24, 256
 BLOCK, STEPS = 2048, 32  # inputs that a program takes at a time, and how many times
@@ -213,6 +215,8 @@ def digests(name: str, word: str, chunks: Iterable[int] = range(CHUNKS)) -> np.n
 
     word: the unsigned type of the result's bits: uint8, uint16 or uint32.
     """
+    import torch
+
     wanted = torch.tensor(list(chunks), dtype=torch.int32, device="cuda")
     totals = torch.zeros(len(wanted), dtype=torch.int64, device="cuda")
     grid = ((1 << CHUNK_BITS) // (BLOCK * STEPS), len(wanted))
@@ -221,11 +225,13 @@ def digests(name: str, word: str, chunks: Iterable[int] = range(CHUNKS)) -> np.n
     return totals.cpu().numpy().view(np.uint64)
 
 
-def apply(what, operands: int, *given: torch.Tensor, dtype: torch.dtype, fusion: bool = True) -> torch.Tensor:
+def apply(what, operands: int, *given: "torch.Tensor", dtype: "torch.dtype", fusion: bool = True) -> "torch.Tensor":
     """(n,) of dtype: the operation on tensors (n,) of one dtype on the GPU.
 
     what: a function or Instruction of this module. fusion: enable_fp_fusion.
     """
+    import torch
+
     out = torch.empty(given[0].shape, dtype=dtype, device=given[0].device)
     n = out.numel()
     x, y, z, w = (*given, *[given[0]] * (4 - len(given)))
@@ -234,8 +240,10 @@ def apply(what, operands: int, *given: torch.Tensor, dtype: torch.dtype, fusion:
     return out
 
 
-def results(what, x: torch.Tensor, word: str) -> torch.Tensor:
+def results(what, x: "torch.Tensor", word: str) -> "torch.Tensor":
     """(n,) of a signed integer type of word's size: the bits of a function's results on x (n,) float32."""
+    import torch
+
     dtype = {"uint8": torch.uint8, "uint16": torch.int16, "uint32": torch.int32}[word]
     out = torch.empty(x.shape, dtype=dtype, device=x.device)
     n = out.numel()
