@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from lpsim.verify import Check
 
 def test_recordings_agree():
     found = [*verify.recorded_dots("mma_tiny"), *verify.recorded_attention()]
+    found += islice(verify.recorded_kernels(), 3)  # all of them: tests/kernels/test_attention_kernels.py
     assert [check for check in found if check.differing] == []
     assert sum(check.compared for check in found) > 500_000
     assert len({check.operation for check in found}) == len(found)
@@ -31,10 +33,10 @@ def test_a_difference_is_shown():
 
 @pytest.fixture
 def one_check(monkeypatch):
-    """Only one digest is planned, over one chunk, and no dots or attention."""
+    """Only one digest is planned, over one chunk, and nothing else."""
     monkeypatch.setattr(verify, "EDGE_CHUNKS", (0x7F,))
-    monkeypatch.setattr(verify, "recorded_dots", lambda recording: iter(()))
-    monkeypatch.setattr(verify, "recorded_attention", lambda: iter(()))
+    for name in [name for name in vars(verify) if name.startswith("recorded_")]:
+        monkeypatch.setattr(verify, name, lambda *_: iter(()))
     name = "ptx:cvt.rn.bf16.f32"
     monkeypatch.setattr(digest, "PLAN", {name: digest.PLAN[name]})
     return name
