@@ -106,7 +106,8 @@ def emulated(case: Case, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """What `lp.machine("h200")` gives for the tiles' columns."""
     x, y = (z[..., : case.shape[-1]] for z in (x, y))
     h200 = machine("h200")
-    options = {"axis": case.axis - len(case.shape), "tile": len(case.shape), "num_warps": case.num_warps}
+    options: tile_sums.Options = {"axis": case.axis - len(case.shape), "tile": len(case.shape)}
+    options["num_warps"] = case.num_warps
     aligned = case.aligned or case.operation == "cumsum"
     options["alignment"] = layouts.BYTES if aligned else x.itemsize
     if case.operation.startswith("products"):

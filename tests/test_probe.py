@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lpsim import data, dot_units, formats, machines, policies
 from lpsim.dot_units import NOT_WIDENED, DotUnit, check_unit
 from lpsim.policies import RNE, RTZ
-from lpsim.probe import Found, find_unit, known, units
+from lpsim.probe import Found, Signs, find_signs, find_unit, known, units
 
 FORMATS = ("bf16", "fp16", "tf32", "e4m3fn", "e5m2")
 HOPPER = DotUnit(lanes=16, fraction_bits=25, rounding=RTZ, output_fraction=23, e_zero=-133)
@@ -179,3 +179,17 @@ def test_on_an_h200_the_probe_found_the_rows_of_the_table():
         assert DotUnit(**row["unit"]) == units.canonical(unit, formats.lookup(row["fmt"]))
         assert {field["field"] for field in row["unseen"]} <= {"e_zero", "widened_emin"}
         assert row["nan"] == (0x7FFFFFFF if row["accumulator"] == "fp32" else 0x7FFF)
+
+
+def test_signs_of_units_and_of_what_is_none():
+    fmt = formats.lookup("bf16")
+    want = Signs("chained", "kept", "kept", "kept", 0x7FFFFFFF)
+    assert find_signs(known.emulated(HOPPER, fmt), "bf16", step=16) == want
+    assert find_signs(late, "bf16", step=16)._replace(nan=want.nan) == want._replace(accumulator="uncut")
+    assert find_signs(exact, "bf16")._replace(nan=want.nan) == want._replace(accumulator="uncut")
+    lossy = want._replace(subnormal_accumulators="lost", subnormal_results="lost")
+    assert find_signs(flushing, "bf16", step=16) == lossy
+    fp8 = known.emulated(machines.dot_row("h200", "wgmma", "e4m3fn").unit, formats.lookup("e4m3fn"))
+    assert find_signs(fp8, "e4m3fn", step=32) == want._replace(subnormal_results="out of reach")
+    narrow = known.emulated(HOPPER._replace(exponent_bits=5, accumulator_fraction=10, output_fraction=10), fmt)
+    assert find_signs(narrow, "bf16", accumulator="fp16").nan == 0x7FFF

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-import lpsim as lp
 from lpsim import verify
+from lpsim.instructions import machine
 from lpsim.layouts import Accumulator
 from lpsim.reduction_cases import DTYPES, Case, cases, comparable, emulated, layout, operands, splitmix
 
@@ -101,12 +101,13 @@ def results(seed: int, scale: float) -> list[Result]:
 
 def checks(seed: int, scale: float = 1.0) -> Iterator[verify.Check]:
     """A row for each operation and dtype, and for accumulators."""
-    rows: dict[str, list] = {}
-    for result in results(seed, scale):
-        row = rows.setdefault(result.operation, [0, 0, ""])
-        row[0], row[1], row[2] = row[0] + result.compared, row[1] + result.differing, row[2] or result.example
-    for operation, row in rows.items():
-        yield verify.Check(operation, "live", *row)
+    rows: dict[str, verify.Check] = {}
+    for name, compared, differing, example in results(seed, scale):
+        row = rows.get(name, verify.Check(name, "live", 0, 0))
+        rows[name] = verify.Check(
+            name, "live", row.compared + compared, row.differing + differing, row.example or example
+        )
+    yield from rows.values()
 
 
 def accumulator_result(seed: int) -> Result:
@@ -120,13 +121,12 @@ def accumulator_result(seed: int) -> Result:
         words = splitmix(seed, 10_000 + index, 64 * (m + n))
         x = ((words >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1.0).astype(ml_dtypes.bfloat16)
         a, b = x[: 64 * m].reshape(m, 64), x[64 * m :].reshape(64, n)
-        d = np.asarray(lp.machine("h200").dot(a, b))
-        tensors = [torch.from_numpy(z.view(np.int16)).cuda().view(torch.bfloat16) for z in (a, b)]
+        d = np.asarray(machine("h200").dot(a, b))
+        left, right = (torch.from_numpy(z.view(np.int16)).cuda().view(torch.bfloat16) for z in (a, b))
         for axis, operation in product((0, 1), ("sum", "max")):
-            out, kernel = reductions.reduce_accumulator(*tensors, axis, operation, warps)
-            options = {"axis": axis, "tile": 2, "num_warps": warps}
-            options["layout"] = accumulator_layout(kernel.asm["ttgir"])
-            wanted = np.asarray(getattr(lp.machine("h200"), operation)(d, **options))
+            out, kernel = reductions.reduce_accumulator(left, right, axis, operation, warps)
+            options = {"axis": axis, "tile": 2, "layout": accumulator_layout(kernel.asm["ttgir"])}
+            wanted = np.asarray(getattr(machine("h200"), operation)(d, **options))
             found = out.cpu().numpy()
             differing, first = verify.difference(wanted, found)
             count, wrong = count + found.size, wrong + differing

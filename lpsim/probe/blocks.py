@@ -58,8 +58,8 @@ def _mates(asker: Asker, length: int) -> list[int] | None:
     if low is None:
         return None
     others = np.arange(1, length)
-    after = _answers(asker, length, [(0, j) for j in others], low)
-    before = _answers(asker, length, [(j, 0) for j in others], low)
+    after = _answers(asker, length, [(0, int(j)) for j in others], low)
+    before = _answers(asker, length, [(int(j), 0) for j in others], low)
     if (before & ~after).any():
         raise ValueError(f"k = {others[before & ~after][0]} is added before k = 0: no dot unit does that.")
     return [0, *others[after == before].tolist()]

@@ -13,6 +13,7 @@ import numpy as np
 from .. import arrays, formats
 from ..formats import FORMATS, Format
 
+Codes = tuple[np.ndarray, np.ndarray, np.ndarray]
 Dot = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -84,10 +85,10 @@ class Asker:
     def __init__(self, dot: Dot, n: Numbers, step: int):
         self.dot, self.numbers, self.step, self.asked = dot, n, step, 0
 
-    def codes(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
+    def codes(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Codes:
         """Values to codes; they must be on the grid."""
         fmt, row = self.numbers.fmt, self.numbers.accumulator
-        return tuple(np.asarray(arrays.encode(x, f)) for x, f in ((a, fmt), (b, fmt), (c, row)))
+        return np.asarray(arrays.encode(a, fmt)), np.asarray(arrays.encode(b, fmt)), np.asarray(arrays.encode(c, row))
 
     def products(self, questions: Sequence[Question]) -> "Operands":
         """The codes of questions, products side by side."""
@@ -96,7 +97,8 @@ class Asker:
         for row, question in enumerate(questions):
             if question.products:
                 factors[:, row, : counts[row]] = np.transpose(question.products)
-        return Operands(*self.codes(*factors, np.array([question.c for question in questions], np.float64)), counts)
+        a, b, c = self.codes(factors[0], factors[1], np.array([question.c for question in questions], np.float64))
+        return Operands(a, b, c, counts)
 
     def ask(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         """The codes that the dot answers, int64."""
@@ -115,7 +117,7 @@ class Operands(NamedTuple):
     c: np.ndarray
     counts: np.ndarray
 
-    def placed(self, places: Sequence[int], length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def placed(self, places: Sequence[int], length: int) -> Codes:
         """a, b (T, length) with the products at these k, and c."""
         a, b = (np.zeros((len(self.c), length), self.a.dtype) for _ in range(2))
         where = list(places[: self.a.shape[1]])

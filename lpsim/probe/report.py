@@ -9,6 +9,7 @@ from .. import formats, tile_sums
 from ..errors import choose
 from . import known, trees
 from .questions import Dot
+from .signs import find_signs
 from .units import Found, find_unit
 
 
@@ -32,7 +33,7 @@ SUMS = (
 
 def dot_row(dot: Dot, key: known.Key, step: int, longest: int) -> dict:
     """One dot probed: its key, and the row that it implies or the reason why there is none."""
-    start = key._asdict()
+    start = key._asdict() | {"signs": find_signs(dot, key.fmt, accumulator=key.accumulator, step=step)._asdict()}
     try:
         found = find_unit(dot, key.fmt, accumulator=key.accumulator, step=step, longest=longest)
     except ValueError as error:

@@ -20,7 +20,7 @@ from ..policies import RNE, RTZ
 from . import families
 from .blocks import Blocks, find_blocks
 from .candidates import COLUMN, crossed, left, left_by_dots
-from .questions import Asker, Dot, Operands, Question, numbers
+from .questions import Asker, Codes, Dot, Operands, Question, numbers
 
 CHUNK = 1024  #: questions that are asked at once
 ACCUMULATORS = {"fp32": (8, 23), "fp16": (5, 10)}
@@ -113,13 +113,14 @@ class _Search:
             asked = self.asker.products([questions[i] for i in order[start : start + CHUNK]])
             placed = asked.placed(self.places, self.length)
             codes = self.asker.ask(*placed)
-            wide = Operands(*(x.astype(np.int64) for x in asked))
-            self.keep(*left(self.rows, wide, codes, preceded, fmt), placed, codes)
+            a, b, c = (x.astype(np.int64) for x in asked[:3])
+            rows, failed = left(self.rows, Operands(a, b, c, asked.counts), codes, preceded, fmt)
+            self.keep(rows, failed, placed, codes)
 
-    def keep(self, rows: np.ndarray, failed: int, placed: tuple, codes: np.ndarray) -> None:
+    def keep(self, rows: np.ndarray, failed: int, placed: Codes, codes: np.ndarray) -> None:
         """Go on with these rows; ValueError if there are none."""
         if not len(rows):
-            raise ValueError(_refutation(*placed, codes, failed))
+            raise ValueError(_refutation(placed, codes, failed))
         self.rows = rows
 
     def confirm(self) -> int | None:
@@ -133,11 +134,12 @@ class _Search:
             a = np.where(rng.random((CHUNK, k)) < np.where(keep, 1.0, 0.1), a, 0)
             c = rng.integers(0, 1 << n.accumulator.bits, CHUNK)
             c[::3] = 0
-            containers = [np.dtype(f"uint{formats.container_bits(f)}") for f in (n.fmt, n.fmt, n.accumulator)]
-            placed = tuple(x.astype(t) for x, t in zip((a, b, c), containers, strict=True))
-            seen.append(self.asker.ask(*placed))
-            wide = [x.astype(np.int64) for x in placed]
-            self.keep(*left_by_dots(self.rows, *wide, seen[-1], n.fmt), placed, seen[-1])
+            narrow, wide = (f"u{formats.container_bits(f) // 8}" for f in (n.fmt, n.accumulator))
+            placed = a.astype(narrow), b.astype(narrow), c.astype(wide)
+            codes = self.asker.ask(*placed)
+            rows, failed = left_by_dots(self.rows, a, b, c, codes, n.fmt)
+            self.keep(rows, failed, placed, codes)
+            seen.append(codes)
         codes = np.concatenate(seen)
         fraction = n.accumulator.precision - 1
         magnitude = codes & ((1 << (n.accumulator.bits - 1)) - 1)
@@ -150,10 +152,12 @@ def _widths(blocks: Blocks, accumulator: str) -> Iterator[DotUnit]:
     exponent_bits, most = ACCUMULATORS[accumulator]
     for fraction, rounding, output in product(range(4, 49), (RTZ, RNE), range(1, most + 1)):
         unit = DotUnit(blocks.lanes, fraction, rounding, output, 0, exponent_bits, most, blocks.k_width)
-        yield check_unit(unit)
+        check_unit(unit)
+        yield unit
 
 
-def _refutation(a: np.ndarray, b: np.ndarray, c: np.ndarray, codes: np.ndarray, i: int) -> str:
+def _refutation(placed: Codes, codes: np.ndarray, i: int) -> str:
+    a, b, c = placed
     terms = [f"{x:#x} * {y:#x}" for x, y in zip(a[i].tolist(), b[i].tolist(), strict=True) if x and y]
     return (
         f"no DotUnit gives {int(codes[i]):#x} for c = {int(c[i]):#x} plus {', '.join(terms) or 'zeros'} "
