@@ -23,7 +23,7 @@ from lpsim.verify import Check, difference
 from . import crosscheck_draws as draws
 
 N = 1 << 20  # elements of a case at scale 1
-QUICK_N = 1 << 25  # of a case of the quick kernels
+QUICK_N = 1 << 24  # of a case of the quick kernels
 TARGETS = tuple(name for name in FORMATS if name != "fp64")
 SOURCES = {
     "fp32": np.dtype(np.float32),

@@ -15,7 +15,7 @@ from lpsim.verify import Check, difference
 
 from . import crosscheck_draws as draws
 
-N = 1 << 22  # offsets of a case at scale 1
+N = 1 << 20  # offsets of a case at scale 1
 BLOCK = 1024
 EDGES = (0, 1, -1, 2**31 - 1, -(2**31), 2**32 + 5, 2**63 - 1, -(2**63), 2**64 - 1)
 
