@@ -160,12 +160,8 @@ def record(folder: str) -> None:
 
 
 def check(folder: str, seed: str = "1", scale: str = "1") -> None:
-    """Every result into FOLDER/reductions.json; those with a difference are printed."""
-    found = results(int(seed), float(scale))
-    for result in found:
-        if result.differing:
-            print(result, flush=True)
-    print(f"{len(found)} cases, {sum(r.compared for r in found)} values, {sum(r.differing for r in found)} differ")
+    """Every result into FOLDER/reductions.json, those with a difference first."""
+    found = sorted(results(int(seed), float(scale)), key=lambda result: -result.differing)
     part = Path(folder) / "reductions.part"
     part.write_text(json.dumps([result._asdict() for result in found]))
     part.replace(Path(folder) / "reductions.json")

@@ -125,14 +125,8 @@ def probed(path: str | None = None, fmt: str | None = None) -> dict:
 
 
 def main(path: str) -> None:
-    """Write the report, under another name first; print a line for each row."""
+    """Write the report, under another name first."""
     found = probed()
-    for row in found["dots"]:
-        print(
-            row["fmt"], row["path"], row["accumulator"], row.get("equal") or row.get("error") or row["unit"], flush=True
-        )
-    for row in found["sums"]:
-        print(row["fmt"], row["n"], row["num_warps"], row.get("layouts") or row.get("error"), flush=True)
     part = Path(path).with_suffix(".part")
     part.write_text(json.dumps(found, indent=1))
     part.replace(path)
