@@ -123,7 +123,7 @@ def interval(xl, square, low, width, c1, c2):
 
 
 def solve_segment(at: Points, shape: dict) -> tuple[tuple[int, int, int], np.ndarray]:
-    """The one (c0, c1, c2) of a segment, and the samples that refuse all others. RuntimeError if none or several fit."""
+    """The one (c0, c1, c2) of a segment, and the samples that refuse all others. RuntimeError unless one fits."""
     square = squares(at.xl)
     design = np.stack([np.ones_like(at.xl), shape["k1"] * at.xl, shape["k2"] * square], axis=1).astype(np.float64)
     fit = np.linalg.lstsq(design, at.low + at.width / 2, rcond=None)[0]

@@ -1,4 +1,4 @@
-"""The live comparison of elementwise operations: with a stand-in for the GPU anywhere, with a GPU where there is one."""
+"""The live comparison of elementwise operations: with a stand-in for the GPU, and with a GPU where there is one."""
 
 import sys
 from types import SimpleNamespace
