@@ -11,9 +11,10 @@ A dot adds 16 products at a time, in order, and a masked product adds nothing: s
 them are free to be tuned. Nor does it matter whether dq computes ds again or reads what the dk, dv kernel stored.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING, NamedTuple
+
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -23,6 +24,9 @@ from .attention_delta import delta_of
 from .attention_delta_again import delta_again
 from .attention_seen import described_pairs
 from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
+
+if TYPE_CHECKING:
+    import torch
 
 DS_BYTES = 1 << 31  # if ds is larger than this, it is computed twice instead of stored
 
@@ -90,7 +94,7 @@ def backward(
     else:
         pair = rule.delta_from == "pair"
         delta = delta_of(more if rule.delta_from == "O32" else o, more if pair else None, do)
-    dq, dk, dv = (torch.empty(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v))
+    dq, dk, dv = (x.new_empty(x.shape) for x in (q, k, v))
     given = Given(q, k, v, do, lse, delta, mask, rule)
     stored = room_for_ds(q, k.shape[2]) if tuned.store_ds else None
     fill_dk_dv(given, stored, dk, dv, tuned.dk_dv)
@@ -157,7 +161,7 @@ def fill_dq_from(stored, k, dq, rule: Rule, tile: Tile) -> None:
 def room_for_ds(q: torch.Tensor, n_keys: int) -> torch.Tensor:
     """Uninitialised (batch * heads, n_keys, n), its rows padded to 16 bytes."""
     batch, heads, n, _ = q.shape
-    return torch.empty((batch * heads, n_keys, triton.cdiv(n, 8) * 8), dtype=q.dtype, device=q.device)
+    return q.new_empty((batch * heads, n_keys, triton.cdiv(n, 8) * 8))
 
 
 def ds_tiles(stored: torch.Tensor, n: int, keys: int, rows: int) -> TensorDescriptor:

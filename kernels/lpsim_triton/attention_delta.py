@@ -6,9 +6,15 @@ order is spelt out, so that it does not hang on how the compiler lays out the lo
 and for an o of two 16-bit values, whose sum float32 holds. For delta without o see attention_delta_again.
 """
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import triton
 import triton.language as tl
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit
@@ -55,8 +61,10 @@ def delta_kernel(
 def delta_of(o: torch.Tensor, low: torch.Tensor | None, do: torch.Tensor) -> torch.Tensor:
     """delta (batch, heads, n), float32: rowsum(o * do), or rowsum((o + low) * do). o contiguous, 16 bits or float32;
     low as o, or None; do 16 bits."""
+    import torch
+
     batch, heads, n, d = do.shape
-    delta = torch.empty((batch, heads, n), dtype=torch.float32, device=do.device)
+    delta = do.new_empty((batch, heads, n), dtype=torch.float32)
     rows = max(16, 4096 // d)
     delta_kernel[(triton.cdiv(n, rows), batch * heads)](  # pyright: ignore[reportIndexIssue]
         o, low, do, delta, heads, n, *do.stride(), HEAD=d, ROWS=rows, PAIR=low is not None, num_warps=4,

@@ -7,13 +7,19 @@ registers: x = RN(a1 b1), fma(a0, b0, x), then the row's other elements of the t
 four threads in a butterfly, 2 apart and 1 apart.
 """
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import triton
 import triton.language as tl
 
 from .attention_forward import tile_position
 from .attention_seen import described_pairs, keys_of_rows, seen_scores
 from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit
@@ -59,7 +65,7 @@ def delta_again(
     """delta (batch, heads, n), float32, as rule.delta_from, "P" or "PV", has it; arguments as attention_backward's."""
     batch, heads, n, d = q.shape
     n_keys = k.shape[2]
-    delta = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
+    delta = lse.new_empty(lse.shape)
     rows, keys, warps = 64, rule.keys, 4
     pairs, seen = described_pairs(rule, mask, (n, n_keys), rows, keys)
     tiles = triton.cdiv(n, rows)

@@ -11,9 +11,10 @@ rows of a tile, warps, stages, the order of the tiles. (With an Inf or NaN in v 
 a masked weight of 0 times Inf is NaN, as in every tiled kernel.)
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING, NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -21,6 +22,9 @@ from .attention_forward_async import launch
 from .attention_output import round_output
 from .attention_seen import described_pairs, keys_of_rows, seen_scores
 from .attention_tiles import HEADS_TOGETHER, Rule, described, described_turned, log2_scale
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit
@@ -186,7 +190,7 @@ class Tuning(NamedTuple):
 
     rows: int  #: query rows of a tile, at least 16 a warp: else warps share a row, and its sum has another order
     warps: int
-    stages: int
+    stages: int  #: 1 beside a mask: with more the compiler may lay rows out, and so sum them, in another order
     overlapped: bool = False  #: attention_forward_async, with `stages` buffers; rows and warps are its own then
     registers: int | None = None  #: at most so many a thread; None: as the compiler likes
 
@@ -214,16 +218,20 @@ def forward(
     head h // (heads // kv_heads). Causal: row i sees keys 0 .. i. mask: as attention_seen.described_pairs has it.
     A row that sees no key has o = 0 and lse = -inf. The caller has checked the arguments: `functional` does.
     """
+    import torch
+
     batch, heads, n, d = q.shape
     n_keys = k.shape[2]
     plain = mask is None and rule.window is None
     tuned = tuning or default_tuning(q, n_keys, rule, plain)
+    if not plain and (tuned.overlapped or (mask is not None and tuned.stages > 1)):
+        raise ValueError(f"{tuned}: masks and windows run in the plain kernel, and masks with one stage.")
     small = q.element_size() == 1
-    o = torch.empty(q.shape, dtype=torch.bfloat16 if small else q.dtype, device=q.device)
+    o = q.new_empty(q.shape, dtype=torch.bfloat16 if small else q.dtype)
     kept = "32" if rule.rounding else {"O32": "O32", "pair": "pair"}.get(rule.delta_from, "")
     more_dtype = o.dtype if kept == "pair" else torch.float32
-    more = torch.empty(o.shape if kept else (0,), dtype=more_dtype, device=q.device)
-    lse = torch.empty((batch, heads, n), dtype=torch.float32, device=q.device)
+    more = q.new_empty(o.shape if kept else (0,), dtype=more_dtype)
+    lse = q.new_empty((batch, heads, n), dtype=torch.float32)
     if tuned.overlapped:
         launch(q, k, v, o, more, lse, rule, kept, tuned.stages)
     else:

@@ -5,11 +5,17 @@ The random words are keyed, as `lpsim.core.philox` has it: an element's word dep
 and its place in o alone, so that the same call gives the same bits on any device and however the work is split.
 """
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import triton
 import triton.language as tl
 
 from lpsim.policies import Stochastic
+
+if TYPE_CHECKING:
+    import torch
 
 ELEMENTS = 4096  # of a program
 
@@ -67,7 +73,9 @@ def round_kernel(
 
 def round_output(wide: torch.Tensor, o: torch.Tensor, rounding: Stochastic, delta_from: str) -> torch.Tensor:
     """Fill o with wide, float32 and contiguous as o, rounded; what is kept beside o: as attention_forward.forward."""
-    low = torch.empty_like(o if delta_from == "pair" else o.new_empty(0))
+    import torch
+
+    low = o.new_empty(o.shape if delta_from == "pair" else (0,))
     seed = rounding.seed - (1 << 64) if rounding.seed >> 63 else rounding.seed
     round_kernel[(triton.cdiv(o.numel(), ELEMENTS),)](  # pyright: ignore[reportIndexIssue]
         wide, o, low, seed, rounding.stream, rounding.step, rounding.offset // 8, o.numel(), BITS=rounding.bits,

@@ -7,14 +7,18 @@ A mask comes through the copy engine, as tiles do. Read through pointers it woul
 scores, and rows would be summed in that layout's order instead of the accumulator's.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING, NamedTuple
+
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .attention_tiles import Rule
+
+if TYPE_CHECKING:
+    import torch
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -28,10 +32,6 @@ class Pairs(NamedTuple):
     batches: bool = False  #: the mask has a size of its own in batch, heads, rows; else it is one for all
     heads: bool = False
     rows: bool = False
-
-    @property
-    def plain(self) -> bool:
-        return not (self.window or self.mask)
 
 
 @triton.jit
@@ -94,11 +94,13 @@ def keys_of_rows(first_row, n_keys, seen, ROWS: tl.constexpr, KEYS: tl.constexpr
 def described_mask(mask: torch.Tensor, rows: int, keys: int) -> TensorDescriptor:
     """mask (batch, heads, n, n_keys), sizes of 1 but the last, for the copy engine; a copy where it cannot read it in
     place. rows: of a tile, 1 if there is one row for all."""
+    import torch
+
     x = mask.view(torch.uint8) if mask.dtype == torch.bool else mask
     whole = 16 // x.element_size()
     steps = [step if size > 1 else whole for step, size in zip(x.stride(), x.shape, strict=True)]
     if x.stride(-1) != 1 or x.data_ptr() % 16 or any(step <= 0 or step % whole for step in steps[:-1]):
-        room = torch.empty((*x.shape[:-1], triton.cdiv(x.shape[-1], whole) * whole), dtype=x.dtype, device=x.device)
+        room = x.new_empty((*x.shape[:-1], triton.cdiv(x.shape[-1], whole) * whole))
         room[..., : x.shape[-1]].copy_(x)
         x, steps = room[..., : x.shape[-1]], list(room.stride())
     return TensorDescriptor(x, list(x.shape), [*steps[:-1], 1], [1, 1, rows, keys])
@@ -128,5 +130,5 @@ def described_pairs(
         return Pairs(causal, window), (None, sides)
     narrow = one_for_all(mask, shape[1])
     own = [size > 1 for size in narrow.shape[:3]]
-    kind = "bool" if narrow.dtype == torch.bool else "bias"
+    kind = "bias" if narrow.is_floating_point() else "bool"
     return Pairs(causal, window, kind, *own), (described_mask(narrow, rows if own[2] else 1, keys), sides)

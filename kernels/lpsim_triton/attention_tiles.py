@@ -1,14 +1,18 @@
 """What the attention kernels share on the side of the host: the rule that fixes bits, and tiles for the copy engine."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from lpsim.policies import Stochastic
 from lpsim.recipes import PLAIN, Maximum
+
+if TYPE_CHECKING:
+    import torch
 
 LOG2_E = 1.4426950408889634
 HEADS_TOGETHER = 4  # q, k, v and do of so many heads are 4 x 4 x n x d x 2 bytes: 17 MB for n = 4096, d = 128
@@ -48,6 +52,6 @@ def described_turned(x: torch.Tensor, columns: int) -> TensorDescriptor:
     """x (batch, heads, n, d), 8 bits, turned to (batch, heads, d, n), a block being all of d and `columns` of n: an
     8-bit dot wants its second operand with the summed index contiguous. Always a copy."""
     batch, heads, n, d = x.shape
-    room = torch.empty((batch, heads, d, triton.cdiv(n, 16) * 16), dtype=x.dtype, device=x.device)
+    room = x.new_empty((batch, heads, d, triton.cdiv(n, 16) * 16))
     room[..., :n].copy_(x.transpose(-1, -2))
     return TensorDescriptor(room, [batch, heads, d, n], list(room.stride()), [1, 1, d, columns])

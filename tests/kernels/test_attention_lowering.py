@@ -1,0 +1,84 @@
+"""Triton compiling the plain attention kernels for sm_90, no GPU needed: which instructions, and how rows are summed.
+
+The order of a sum follows the layout of what is summed: an accumulator's, as the emulator has it.
+"""
+
+import importlib
+import re
+
+import pytest
+
+POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp8e4nv": "*bf16"}  # of o
+
+
+def compiled(triton, kernel, dtype, sizes, tuples, constants, stages):
+    """The compiled kernel. sizes: (rows, keys, d) of its tiles; tuples: types of its tuple arguments."""
+    from triton.backends.compiler import GPUTarget
+
+    rows, keys, d = sizes
+    pairs = constants["PAIRS"]
+    blocks = {"q_desc": (rows, d), "do_desc": (rows, d), "k_desc": (keys, d), "v_desc": (keys, d)}
+    if dtype == "fp8e4nv":
+        blocks["v_desc"] = (d, keys)
+    descriptors = {name: f"tensordesc<{dtype}[1, 1, {a}, {b}]>" for name, (a, b) in blocks.items()}
+    if pairs.mask:
+        kind = "i8" if pairs.mask == "bool" else "fp32"
+        descriptors["mask_desc"] = f"tensordesc<{kind}[1, 1, {rows if pairs.rows else 1}, {keys}]>"
+    else:
+        constants = constants | {"mask_desc": None}
+    floats = {"scale": "fp32", "v_scale": "fp32", "softmax_scale": "fp32", "o_more": "*fp32", "lse": "*fp32"}
+    types = descriptors | tuples | floats | {"o": POINTERS[dtype], "delta": "*fp32"}
+    signature = {
+        name: "constexpr" if name in constants else types.get(name, "i32") for name in kernel.arg_names
+    }  # fmt: skip
+    source = triton.compiler.ASTSource(kernel, signature, constants)
+    options = {"num_warps": 4, "num_stages": stages, "enable_fp_fusion": True}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm
+
+
+def sums(ttgir: str) -> list[str]:
+    """The layout of every reduction that adds."""
+    blocks = re.findall(r'"tt\.reduce"\([^)]*\)(.*?)\}\) : \(([^)]*)\)', ttgir, re.S)
+    return [types.split(",")[-1].strip(" >") for body, types in blocks if "arith.addf" in body]
+
+
+MASKS = [
+    {"causal": True},
+    {"causal": False, "window": True},
+    {"causal": False, "mask": "bool", "rows": True},
+    {"causal": False, "mask": "bool"},
+    {"causal": True, "mask": "bias", "rows": True, "heads": True},
+    {"causal": False, "mask": "bias", "window": True},
+]
+
+
+@pytest.mark.parametrize(("dtype", "d"), [("bf16", 64), ("fp16", 128), ("fp8e4nv", 64)])
+@pytest.mark.parametrize("conditions", MASKS, ids=str)
+def test_weights_are_summed_as_the_accumulator_lies(triton, conditions, dtype, d):
+    forward = importlib.import_module("lpsim_triton.attention_forward")
+    pairs = importlib.import_module("lpsim_triton.attention_seen").Pairs(**conditions)
+    variant = forward.Variant(dtype != "fp16", True, dtype == "bf16", False, "", dtype == "fp8e4nv")
+    constants = {"HEAD": d, "ROWS": 64, "KEYS": 64, "PAIRS": pairs, "WITH": variant, "GROUP": 4}
+    tuples = {"numbers": ("fp32", "fp32"), "sides": ("i32", "i32")}
+    asm = compiled(triton, forward.forward_kernel, dtype, (64, 64, d), tuples, constants, 1 if pairs.mask else 2)
+    found = sums(asm["ttgir"])
+    assert found
+    assert all(layout.startswith("#mma") for layout in found)
+    kind = {"bf16": "bf16", "fp16": "f16", "fp8e4nv": "e4m3"}[dtype]
+    dots = re.findall(r"wgmma\.mma_async\S*\.f32\.(\w+)\.(\w+)", asm["ptx"])
+    assert dots
+    assert set(dots) == {(kind, kind)}
+
+
+@pytest.mark.parametrize("from_p", [True, False])
+@pytest.mark.parametrize("conditions", MASKS[1:4], ids=str)
+def test_delta_is_summed_as_the_accumulator_lies(triton, conditions, from_p):
+    module = importlib.import_module("lpsim_triton.attention_delta_again")
+    pairs = importlib.import_module("lpsim_triton.attention_seen").Pairs(**conditions)
+    constants = {"HEAD": 64, "ROWS": 64, "KEYS": 128, "PAIRS": pairs, "FROM_P": from_p, "GROUP": 4}
+    asm = compiled(triton, module.delta_again_kernel, "bf16", (64, 128, 64), {"sides": ("i32", "i32")}, constants, 2)
+    found = sums(asm["ttgir"])
+    assert len(found) == 1
+    assert found[0].startswith("#mma")
+    # a row's products are contracted: one rounded product a thread and row, fma for the others
+    assert asm["ptx"].count("fma.rn.f32") > 2 * (128 // 4 if from_p else 64 // 4 - 1)
