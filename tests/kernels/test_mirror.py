@@ -91,3 +91,12 @@ def test_the_text_is_the_core_functions_own(triton, mirrored):
     for function in FUNCTIONS.values():
         text = inspect.getsource(function.py_func)
         assert mirror(function).src in text
+
+
+def test_compiled_kernels_are_not_kept_when_mirror_changes(mirrored, monkeypatch):
+    _, mirror = mirrored
+    twin = mirror(bits.mask)
+    before = twin.cache_key
+    assert twin.cache_key == before
+    monkeypatch.setattr(importlib.import_module("lpsim_triton.mirror"), "DIGEST", "another")
+    assert twin.cache_key != before
