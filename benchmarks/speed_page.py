@@ -1,4 +1,4 @@
-"""docs/speed.md from benchmarks/results/casts.json.
+"""docs/speed.md from the results in benchmarks/results.
 
 python benchmarks/speed_page.py > docs/speed.md
 """
@@ -6,11 +6,12 @@ python benchmarks/speed_page.py > docs/speed.md
 import json
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results" / "casts.json"
+FOLDER = Path(__file__).parent / "results"
 PEERS = ("torch", "ml_dtypes", "gfloat")
 TEXT = """# How fast
 
-Made by `benchmarks/speed_page.py` from `benchmarks/results/casts.json`, which `benchmarks/bench_casts.py` writes.
+Made by `benchmarks/speed_page.py` from `benchmarks/results/casts.json`, which `benchmarks/bench_casts.py` writes,
+and, for [attention](#attention), from `attention.json` beside it, which `benchmarks/bench_attention.py` writes.
 
 Nanoseconds an element; medians of five rounds in which the contestants take turns, {elements:,} float32 each.
 Results are written into arrays that exist already (`out=`, `copy_`). The last two columns are lpsim's time over
@@ -37,8 +38,34 @@ def table(rows: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
+ATTENTION = """## Attention
+
+One layer of GPT-2 small, {heads} heads of 1024 rows, recipe `triton`, and changes of it; milliseconds, the least of
+three rounds in which the contestants take turns. "Arrays" is the reading version of the same bits, tile by tile on
+arrays of the whole call; torch computes the same attention in float32; sgemm is the time of as many multiply-adds
+in torch's matrix product. On one core a thread's own time is counted, on two the clock on the wall, which others
+on the machine lengthen."""
+
+
+def attention(found: dict) -> list[str]:
+    """The section on attention."""
+    about = found["about"]
+    lines = [ATTENTION.format(**about)]
+    for cores, result in found["cores"].items():
+        lines += ["", f"{'One core' if cores == '1' else f'{cores} cores'}, {result['peak_mb']} MB at most:", ""]
+        lines += ["| | | lpsim | arrays | torch | sgemm | / sgemm |", "|---|---|---:|---:|---:|---:|---:|"]
+        for name, row in result["milliseconds"].items():
+            for way in ("forward", "backward"):
+                times = [row[f"{way} {who}"] for who in ("lpsim", "arrays", "torch", "sgemm")]
+                cells = " | ".join(f"{time:.0f}" for time in times)
+                lines.append(f"| {name} | {way} | {cells} | {times[0] / times[3]:.1f} |")
+    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
+    lines += ["", f"{about['cpu']} ({about['machine']}), Python {about['python']}, {packages}."]
+    return [*lines, f"Load {about['load']:.1f} at the end."]
+
+
 def main() -> None:
-    found = json.loads(RESULTS.read_text())
+    found = json.loads((FOLDER / "casts.json").read_text())
     about = found["about"]
     print(TEXT.format(elements=about["elements"]))
     for cores, rows in found["ns_per_element"].items():
@@ -49,6 +76,7 @@ def main() -> None:
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     print(f"{about['cpu']} ({about['machine']}), Python {about['python']}, {packages}.")
     print(f"Load {about['load']:.1f} at the end.")
+    print("\n" + "\n".join(attention(json.loads((FOLDER / "attention.json").read_text()))))
 
 
 if __name__ == "__main__":

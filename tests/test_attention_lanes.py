@@ -1,5 +1,6 @@
 """The quick loops of attention against the tile-by-tile body on arrays: every bit, forward and backward."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -144,6 +145,11 @@ def test_what_is_left_to_arrays(recipe, options):
     recipe = recipes.recipe(recipe)
     q = normal(1, 96, 16)
     assert not lanes.covers(call_of(q, q, q, recipe, **options), recipe, "h200")
+
+
+def test_e4m3_is_left_to_arrays():
+    q = normal(1, 96, 16, dtype=ml_dtypes.float8_e4m3fn)
+    assert not lanes.covers(call_of(q, q, q), TRITON, "h200")
 
 
 def test_a_watched_call_is_left_to_arrays():
