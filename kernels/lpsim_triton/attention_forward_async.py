@@ -129,6 +129,26 @@ def times_v(weights, v, v_full, tile, acc, STAGES: gl.constexpr):
 
 
 @gluon.jit
+def store(acc, l, m, out, first_row, n, HEAD: gl.constexpr, KEPT: gl.constexpr):
+    """What a group's rows have come to, into out: (o, o_more, lse) of this head."""
+    O: gl.constexpr = acc.type.layout
+    o, o_more, lse = out
+    rows = first_row + gl.arange(0, ROWS, layout=m.type.layout)
+    gl.store(lse + rows, m + gl.log2(l), mask=rows < n)
+    blind = gl.convert_layout((m == float("-inf")) & (l == 0.0), gl.SliceLayout(1, O))
+    acc = gl.where(blind[:, None], 0.0, acc / gl.convert_layout(l, gl.SliceLayout(1, O))[:, None])
+    rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, O))
+    at = rows[:, None] * HEAD + gl.arange(0, HEAD, layout=gl.SliceLayout(0, O))[None, :]
+    rounded = acc.to(o.dtype.element_ty)
+    if KEPT != "32":
+        gl.store(o + at, rounded, mask=rows[:, None] < n)
+    if KEPT == "pair":
+        gl.store(o_more + at, (acc - rounded.to(gl.float32)).to(o.dtype.element_ty), mask=rows[:, None] < n)
+    elif KEPT != "":
+        gl.store(o_more + at, acc, mask=rows[:, None] < n)
+
+
+@gluon.jit
 def attend(group: gl.constexpr, q, k, v, ready, place, out, numbers, KEYS: gl.constexpr, HEAD: gl.constexpr,
            STAGES: gl.constexpr, CAUSAL: gl.constexpr, DYNAMIC: gl.constexpr, GUARD: gl.constexpr,
            ROUNDED_L: gl.constexpr, KEPT: gl.constexpr):  # fmt: skip
@@ -181,20 +201,7 @@ def attend(group: gl.constexpr, q, k, v, ready, place, out, numbers, KEYS: gl.co
             acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, O))[:, None]
     acc = warpgroup_mma_wait(0, deps=[times_v(weights, v, v_full, tiles - 1, acc, STAGES)])
 
-    o, o_more, lse = out
-    rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, S))
-    gl.store(lse + rows, m + gl.log2(l), mask=rows < n)
-    blind = gl.convert_layout((m == float("-inf")) & (l == 0.0), gl.SliceLayout(1, O))
-    acc = gl.where(blind[:, None], 0.0, acc / gl.convert_layout(l, gl.SliceLayout(1, O))[:, None])
-    rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, O))
-    at = rows[:, None] * HEAD + gl.arange(0, HEAD, layout=gl.SliceLayout(0, O))[None, :]
-    rounded = acc.to(dtype)
-    if KEPT != "32":
-        gl.store(o + at, rounded, mask=rows[:, None] < n)
-    if KEPT == "pair":
-        gl.store(o_more + at, (acc - rounded.to(gl.float32)).to(dtype), mask=rows[:, None] < n)
-    elif KEPT != "":
-        gl.store(o_more + at, acc, mask=rows[:, None] < n)
+    store(acc, l, m, out, first_row, n, HEAD, KEPT)
 
 
 @gluon.jit
