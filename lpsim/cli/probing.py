@@ -43,7 +43,7 @@ def told(found: dict, out: Console) -> bool:
     failed = [row for row in (*found["dots"], *found["sums"]) if "error" in row]
     for row in found["dots"]:
         if "unit" in row:
-            table.add_row(_name(row), *_fields(row), f"{row['asked']:,}")
+            table.add_row(_name(row) + _late(row), *_fields(row), f"{row['asked']:,}")
     if table.row_count:
         out.print(table)
         out.print(
@@ -72,6 +72,10 @@ def told(found: dict, out: Console) -> bool:
 
 def _name(row: dict) -> str:
     return f"{row['path']} {row['fmt']}, {row['accumulator']}"
+
+
+def _late(row: dict) -> str:
+    return f", c late every {row['late']} k" if row.get("late") else ""
 
 
 def _fields(row: dict) -> Iterable[str]:

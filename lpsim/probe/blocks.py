@@ -3,7 +3,8 @@
 c = +M, one product -M at k = i, one small u at k = j, zeros elsewhere. A u that is added while M is there is lost;
 one that comes after M has gone is the result. So j is in a later block than i if the answer is u, and i is not
 after j. In one block both are or neither: -M + M leaves u if alignment keeps it, else nothing, and i and j may
-change places. No count, no rounding and no alignment needs to be known for that.
+change places. No count, no rounding and no alignment needs to be known for that. Where the accumulator is added late,
+a product at k = 0 holds +M instead, and k = 1 is asked about, its neighbour in the block.
 """
 
 from typing import NamedTuple
@@ -57,20 +58,22 @@ def _mates(asker: Asker, length: int) -> list[int] | None:
     low = _depth(asker, length)
     if low is None:
         return None
-    others = np.arange(1, length)
-    after = _answers(asker, length, [(0, int(j)) for j in others], low)
-    before = _answers(asker, length, [(int(j), 0) for j in others], low)
+    pivot = int(asker.late)
+    others = np.arange(pivot + 1, length)
+    after = _answers(asker, length, [(pivot, int(j)) for j in others], low)
+    before = _answers(asker, length, [(int(j), pivot) for j in others], low)
     if (before & ~after).any():
-        raise ValueError(f"k = {others[before & ~after][0]} is added before k = 0: no dot unit does that.")
-    return [0, *others[after == before].tolist()]
+        raise ValueError(f"k = {others[before & ~after][0]} is added before k = {pivot}: no dot unit does that.")
+    return [*range(pivot + 1), *others[after == before].tolist()]
 
 
 def _depth(asker: Asker, length: int) -> int | None:
     """How many binades below M a u must lie to be lost beside it: the first depth that tells the ends apart."""
     depths = [d for d in range(1, DEEPEST) if power(asker.numbers.top - d, asker.numbers) is not None]
     depths = [d for d in depths if asker.numbers.top - d >= asker.numbers.c_last]
+    pivot = int(asker.late)
     for depth in depths:
-        first, last = _answers(asker, length, [(0, length - 1), (length - 1, 0)], depth)
+        first, last = _answers(asker, length, [(pivot, length - 1), (length - 1, pivot)], depth)
         if first and not last:
             return depth
     return None
@@ -86,7 +89,9 @@ def _answers(asker: Asker, length: int, pairs: list[tuple[int, int]], depth: int
     rows = np.arange(len(pairs))
     i, j = np.array(pairs).T
     (a[rows, i], b[rows, i]), (a[rows, j], b[rows, j]) = large, small
-    codes = asker.ask(*asker.codes(a, b, np.full(len(pairs), 2.0**n.top)))
+    if asker.late:
+        a[:, 0], b[:, 0] = -large[0], large[1]
+    codes = asker.ask(*asker.codes(a, b, np.full(len(pairs), 0.0 if asker.late else 2.0**n.top)))
     left = int(asker.codes(np.zeros(1), np.zeros(1), np.array([2.0 ** (n.top - depth)]))[2][0])
     if not np.isin(codes, (0, left)).all():
         strange = int(codes[~np.isin(codes, (0, left))][0])

@@ -82,8 +82,9 @@ def exponent_of(question: Question) -> float:
 class Asker:
     """A dot with its formats, the k that a block multiplies and the length of a dot; counts what is asked."""
 
-    def __init__(self, dot: Dot, n: Numbers, step: int):
-        self.dot, self.numbers, self.step, self.asked = dot, n, step, 0
+    def __init__(self, dot: Dot, n: Numbers, step: int, late: bool = False):
+        """late: the accumulator takes no part in blocks, so questions do without it."""
+        self.dot, self.numbers, self.step, self.late, self.asked = dot, n, step, late, 0
 
     def codes(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Codes:
         """Values to codes; they must be on the grid."""

@@ -8,6 +8,7 @@ import numpy as np
 from .. import formats, tile_sums
 from ..errors import choose
 from . import known, trees
+from .late import find_late
 from .questions import Dot
 from .signs import find_signs
 from .units import Found, find_unit
@@ -34,22 +35,34 @@ SUMS = (
 def dot_row(dot: Dot, key: known.Key, step: int, longest: int) -> dict:
     """One dot probed: its key, and the row that it implies or the reason why there is none."""
     start = key._asdict() | {"signs": find_signs(dot, key.fmt, accumulator=key.accumulator, step=step)._asdict()}
+    options = {"accumulator": key.accumulator, "step": step, "longest": longest}
     try:
-        found = find_unit(dot, key.fmt, accumulator=key.accumulator, step=step, longest=longest)
+        if start["signs"]["accumulator"] == "chained":
+            return start | found_row(find_unit(dot, key.fmt, **options), key)
+        return start | _uncut(dot, key, options)
     except ValueError as error:
         return start | {"error": str(error)}
-    return start | found_row(found, key)
 
 
-def found_row(found: Found, key: known.Key) -> dict:
-    """The fields of the row that a unit implies."""
+def _uncut(dot: Dot, key: known.Key, options: dict) -> dict:
+    """Added late, or a DotUnit whose cut is out of reach."""
+    try:
+        found, unit = find_late(dot, key.fmt, **options)
+    except ValueError:
+        return found_row(find_unit(dot, key.fmt, **options), key)
+    return found_row(found, key, unit.k)
+
+
+def found_row(found: Found, key: known.Key, late: int | None = None) -> dict:
+    """The fields of the row that a unit implies. late: products that are summed before an accumulator is added."""
     return {
+        "late": late,
         "unit": found.unit._asdict(),
         "unseen": [field._asdict() for field in found.unseen],
         "nan": found.nan,
         "asked": found.asked,
-        "equal": [list(row) for row in known.equal_rows(found)],
-        "paste": known.pasted(found, key.machine, key.path),
+        "equal": [list(row) for row in known.equal_rows(found, late)],
+        "paste": known.pasted(found, key.machine, key.path, late),
     }
 
 
@@ -67,7 +80,7 @@ def sum_row(reduce: trees.Reduce, case: SumCase) -> dict:
 
 
 def emulated_dots(machine: str, path: str | None = None, fmt: str | None = None) -> Iterator[dict]:
-    """The rows of a machine's DotUnits, found from the emulator's outputs.
+    """The rows of a machine's DotUnits and LateUnits, found from the emulator's outputs.
 
     path, fmt: only these. ValueError for unknown names, and if no DotUnit is left.
     """

@@ -66,9 +66,13 @@ def find_unit(dot: Dot, fmt, *, accumulator: str = "fp32", step: int = 1, longes
     lp.encode gives them; to the accumulator's codes (T,). accumulator: fp32 or fp16. longest: k that blocks are
     searched up to. Raises ValueError, with the question and both answers, if no DotUnit answers so.
     """
-    row = formats.lookup(fmt)
     choose("accumulator", accumulator, ACCUMULATORS)
-    asker = Asker(dot, numbers(row, accumulator), step)
+    return found_by(Asker(dot, numbers(formats.lookup(fmt), accumulator), step), accumulator, longest)
+
+
+def found_by(asker: Asker, accumulator: str, longest: int) -> Found:
+    """The search itself; without the accumulator, if the asker takes it for late."""
+    row, step = asker.numbers.fmt, asker.step
     blocks = find_blocks(asker, longest)
     search = _Search(asker, blocks)
     n, lanes, preceded = asker.numbers, blocks.lanes, blocks.length(step) != blocks.lanes
@@ -107,6 +111,7 @@ class _Search:
 
     def drop(self, questions: Sequence[Question]) -> None:
         """Ask, in a mixed order, and drop every row that answers otherwise. ValueError if none is left."""
+        questions = [q for q in questions if q.products and q.c == 0] if self.asker.late else questions
         order = np.random.default_rng(0).permutation(len(questions))
         fmt, preceded = self.asker.numbers.fmt, self.length != len(self.places)
         for start in range(0, len(order), CHUNK):
@@ -128,12 +133,12 @@ class _Search:
         n, rng = self.asker.numbers, np.random.default_rng(4)
         largest = 1 << n.fmt.bits
         seen = []
-        for k in (self.length, 3 * self.length):
+        for k in (self.length,) if self.asker.late else (self.length, 3 * self.length):
             a, b = (rng.integers(0, largest, (CHUNK, k)) << n.fmt.pad for _ in range(2))
             keep = rng.random((CHUNK, 1)) < rng.choice([0.02, 0.2, 1.0], (CHUNK, 1))
             a = np.where(rng.random((CHUNK, k)) < np.where(keep, 1.0, 0.1), a, 0)
             c = rng.integers(0, 1 << n.accumulator.bits, CHUNK)
-            c[::3] = 0
+            c[:: 1 if self.asker.late else 3] = 0
             narrow, wide = (f"u{formats.container_bits(f) // 8}" for f in (n.fmt, n.accumulator))
             placed = a.astype(narrow), b.astype(narrow), c.astype(wide)
             codes = self.asker.ask(*placed)
