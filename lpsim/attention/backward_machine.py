@@ -11,11 +11,11 @@ import numpy as np
 
 from .. import dots
 from ..arrays import decode
-from ..machines import dot_row
 from ..recipes import Recipe, Site
 from . import reductions, softmax
 from .exact import Gradients
 from .inputs import Call, Operand
+from .lanes import unit_of
 from .on_machine import WIDE, check_tile, scores, turned
 from .sites import operand_codes, passed
 from .visible import Tile, tiles
@@ -28,7 +28,7 @@ class Backward:
         check_tile(recipe, "query", call.rows, call.visible.n, 16)
         check_tile(recipe, "key", call.keys, call.visible.n_keys, 16)
         self.call, self.recipe, self.lse, self.do = call, recipe, lse, do
-        self.unit = dot_row(machine, "wgmma", call.fmt).unit
+        self.unit = unit_of(call, machine)
 
     def dot(self, a: np.ndarray, b: np.ndarray, c=None, a_fmt=None, b_fmt=None) -> np.ndarray:
         """The chained dot of codes, a (batch, M, K) and b (batch, K, N), on the accumulator c."""

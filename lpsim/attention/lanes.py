@@ -21,6 +21,7 @@ from ..core.fast_prefix import round_nearest
 from ..core.intrinsics import inlined
 from ..dot_units import DotUnit
 from ..dots import emin_of
+from ..errors import NotModelled
 from ..formats import FORMATS, Format
 from ..machines import dot_row
 from ..policies import IEEE, NVIDIA, RNE, Policy
@@ -84,9 +85,10 @@ def _of_input(site: Site | None, fmt: Format) -> bool:
 
 
 def unit_of(call: Call, machine: str) -> DotUnit:
-    """The unit of the dots of a call that is covered."""
+    """The unit of the call's dots. NotModelled for units of another kind than Hopper's."""
     unit = dot_row(machine, "wgmma", call.fmt).unit
-    assert isinstance(unit, DotUnit)
+    if not isinstance(unit, DotUnit):
+        raise NotModelled(f"attention with the unit {unit} of machine {machine!r} is not modelled, only a DotUnit.")
     return unit
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import dots
 from ..arrays import decode
-from ..machines import dot_row
 from ..recipes import Recipe, Site
 from . import softmax
 from .inputs import Call
+from .lanes import unit_of
 from .sites import at, operand_codes, passed
 from .softmax import LOG2_E
 from .visible import Tile
@@ -55,7 +55,7 @@ class State:
         batch, n, d = call.q.codes.shape
         check_tile(recipe, "key", call.keys, call.visible.n_keys, 8)
         self.call, self.recipe = call, recipe
-        self.unit = dot_row(machine, "wgmma", call.fmt).unit
+        self.unit = unit_of(call, machine)
         self.rule = softmax.rule(recipe.maximum, LOG2_E)
         self.offset = np.float32(recipe.maximum.offset)
         self.m = np.full((batch, n), -np.inf, np.float32)
