@@ -105,6 +105,23 @@ def test_scales_of_scores():
         compared(family("normal", BF16, (1, 80, 16)), scale=scale)
 
 
+def test_a_row_whose_output_is_nan():
+    """The tiles that such a row does not reach keep their gradients, in both bodies."""
+    q, k, v, do = family("normal", BF16, (1, 192, 32))
+    call = call_of(q, k, v)
+    output, _, _, lse = by_tiles(call, TRITON, "h200")
+    shape = call.q.codes.shape
+    o = np.array(sites.at(TRITON.O, output, call.fmt)).reshape(shape)
+    o[0, 9] = np.nan
+    gradient = inputs.read_operand(inputs.read(do, "do", None)[1], call.fmt)
+    arguments = (call, TRITON, "h200", o, lse.reshape(shape[:2]), gradient)
+    with np.errstate(invalid="ignore"):
+        found, wanted = lanes_backward.backward(*arguments), backward_machine.backward(*arguments)
+    assert unequal(found, wanted) == {}
+    assert np.isnan(found.dk[0, :64]).all()
+    assert not np.isnan(found.dk[0, 64:]).any()
+
+
 def test_bits_do_not_depend_on_threads():
     q, k, v, do = family("normal", BF16, (3, 300, 16))
     before, found = threads.get_threads(), []

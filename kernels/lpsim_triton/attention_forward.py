@@ -1,10 +1,11 @@
 """Flash attention forward as a Triton kernel for sm_90, bit for bit what `lpsim.attention.forward` says.
 
 Arithmetic, per query row and tile of keys, fp32 and base 2 throughout: scores from a chained dot that starts at
-zero; r = RN(max * scale); m = max(m, r); p = EX2(fma(s, scale, -m)), -m being 0 while m is -inf; alpha =
-EX2(m_old - m); l = fma(l, alpha, rowsum p); the output is multiplied by alpha and is the live accumulator of the
-second dot, whose weights are p rounded to the inputs' format; o = div.full(acc, l), rounded once, or 0 for a row
-that saw no key; lse = m + log2(l). A bias: see attention_seen. fp8: o is multiplied by the scale of v, and is bf16.
+zero; r = RN(max * scale); m = max(m, r), at first the lowest float32 in place of -inf, which gives the same weights
+but no NaN while a row has seen no key; p = EX2(fma(s, scale, -m)); alpha = EX2(m_old - m); l = fma(l, alpha,
+rowsum p); the output is multiplied by alpha and is the live accumulator of the second dot, whose weights are p
+rounded to the inputs' format; o = div.full(acc, l), rounded once, or 0 for a row that saw no key; lse = m + log2(l).
+A bias: see attention_seen. fp8: o is multiplied by the scale of v, and is bf16.
 
 What changes bits: the keys of a tile, and the remedy. What does not, and is therefore free to be tuned: the query
 rows of a tile, warps, stages, the order of the tiles. (With an Inf or NaN in v the rows of a tile matter as well:
@@ -25,6 +26,8 @@ from .attention_tiles import HEADS_TOGETHER, Rule, described, described_turned, 
 
 if TYPE_CHECKING:
     import torch
+
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32
 
 
 @triton.jit
@@ -54,10 +57,18 @@ def larger_two(a, a_next, b, b_next):
 
 
 @triton.jit
-def two_largest(s):
-    """The largest score of each row and the next one, which is equal to it if it occurs twice. (ROWS,) each."""
-    a, b = tl.split(s.reshape(s.shape[0], s.shape[1] // 2, 2))
-    return tl.reduce((tl.maximum(a, b), tl.minimum(a, b)), 1, larger_two)
+def two_largest(s, SPLIT: tl.constexpr):
+    """The largest score of each row and the next one, which is equal to it if it occurs twice. (ROWS,) each.
+
+    SPLIT: neighbours are ordered first, which saves a quarter of the work. Beside a mask it might bring another layout
+    to the scores, and rows would be summed in that layout's order.
+    """
+    if SPLIT:
+        a, b = tl.split(s.reshape(s.shape[0], s.shape[1] // 2, 2))
+        first, second = tl.maximum(a, b), tl.minimum(a, b)
+    else:
+        first, second = s, tl.full(s.shape, float("-inf"), tl.float32)
+    return tl.reduce((first, second), 1, larger_two)
 
 
 @triton.jit
@@ -82,7 +93,7 @@ class Variant(NamedTuple):
 
 
 @triton.jit
-def tile_maximum(s, scale, numbers, largest, ties, WITH: tl.constexpr):
+def tile_maximum(s, scale, numbers, largest, ties, MASKED: tl.constexpr, WITH: tl.constexpr):
     """RN(rowmax * scale), or what the dynamic maximum puts in its place, and the row's largest score and its ties so
     far: lpsim.attention.softmax.tile_maximum."""
     beta, tolerance = numbers
@@ -90,7 +101,7 @@ def tile_maximum(s, scale, numbers, largest, ties, WITH: tl.constexpr):
         return rounded_product(tl.max(s, 1), scale), largest, ties
     # A score x is near if fma(x, scale, -r) >= -tolerance, which grows with x: so two are if the second largest is.
     # A masked score gives -inf, a masked row NaN: neither is near.
-    first, second = two_largest(s)
+    first, second = two_largest(s, not MASKED)
     r = rounded_product(first, scale)
     if WITH.across:
         top = tl.maximum(r, largest)
@@ -121,11 +132,10 @@ def forward_tiles(
                 s, (batch, head, n_keys), first_row, first_key, scale, seen, ROWS, KEYS, False, PAIRS
             )  # fmt: skip
             s = tl.where(visible, s, float("-inf"))
-        r, largest, ties = tile_maximum(s, factor, numbers, largest, ties, WITH)
+        r, largest, ties = tile_maximum(s, factor, numbers, largest, ties, PAIRS.mask != "", WITH)
         m_new = tl.maximum(m, r)
-        taken = tl.where(m_new == float("-inf"), 0.0, m_new)
-        p = tl.math.exp2(tl.fma(s, factor, -taken[:, None]))
-        alpha = tl.math.exp2(m - taken)
+        p = tl.math.exp2(tl.fma(s, factor, -m_new[:, None]))
+        alpha = tl.math.exp2(m - m_new)
         weights = p.to(q.dtype)
         summed = weights.to(tl.float32) if WITH.rounded_l else p
         l = tl.fma(l, alpha, tl.sum(summed, 1))
@@ -155,7 +165,7 @@ def forward_kernel(
     place = (batch, head, head // kv_group, first_row, n_keys)
     seen = (sides[0], sides[1], mask_desc)
     start, clear, stop = keys_of_rows(first_row, n_keys, seen, ROWS, KEYS, PAIRS)
-    m = tl.full([ROWS], float("-inf"), tl.float32)
+    m = tl.full([ROWS], LOWEST, tl.float32)
     l = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, HEAD], tl.float32)
     largest, ties = m, tl.zeros([ROWS], tl.int32)
@@ -170,8 +180,10 @@ def forward_kernel(
     )  # fmt: skip
 
     rows = first_row + tl.arange(0, ROWS)
-    blind = (m == float("-inf")) & (l == 0.0)
-    acc = tl.where(blind[:, None], 0.0, acc / l[:, None])
+    blind = (m == LOWEST) & (l == 0.0)
+    acc = acc / tl.where(blind, 1.0, l)[:, None]
+    if PAIRS.window or PAIRS.mask != "":
+        acc = tl.where(blind[:, None], 0.0, acc)  # a hidden v may be infinite, and acc be 0 times it
     if WITH.turned:
         acc = acc * v_scale
     at = (batch_head.to(tl.int64) * n + rows[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]

@@ -21,6 +21,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from .attention_tiles import HEADS_TOGETHER, Rule, described, log2_scale
 
 ROWS = gl.constexpr(64)  # of a group of warps
+LOWEST = gl.constexpr(-3.4028234663852886e38)  # where m starts: see attention_forward
 
 
 @gluon.jit
@@ -77,9 +78,8 @@ def weigh(s, l, m, scale, beta, tolerance, first_row, first_key, n_keys, dtype: 
             visible = visible & (rows[:, None] >= keys[None, :])
         s = gl.where(visible, s, float("-inf"))
     m_new = gl.maximum(m, tile_maximum(s, scale, beta, tolerance, DYNAMIC, GUARD))
-    taken = gl.where(m_new == float("-inf"), 0.0, m_new)
-    p = gl.exp2(gl.fma(s, scale, -taken[:, None]))
-    alpha = gl.exp2(m - taken)
+    p = gl.exp2(gl.fma(s, scale, -m_new[:, None]))
+    alpha = gl.exp2(m - m_new)
     summed = p.to(dtype).to(gl.float32) if ROUNDED_L else p
     return p, alpha, gl.fma(l, alpha, gl.sum(summed, 1)), m_new
 
@@ -135,8 +135,8 @@ def store(acc, l, m, out, first_row, n, HEAD: gl.constexpr, KEPT: gl.constexpr):
     o, o_more, lse = out
     rows = first_row + gl.arange(0, ROWS, layout=m.type.layout)
     gl.store(lse + rows, m + gl.log2(l), mask=rows < n)
-    blind = gl.convert_layout((m == float("-inf")) & (l == 0.0), gl.SliceLayout(1, O))
-    acc = gl.where(blind[:, None], 0.0, acc / gl.convert_layout(l, gl.SliceLayout(1, O))[:, None])
+    l = gl.where((m == LOWEST) & (l == 0.0), 1.0, l)
+    acc = acc / gl.convert_layout(l, gl.SliceLayout(1, O))[:, None]
     rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, O))
     at = rows[:, None] * HEAD + gl.arange(0, HEAD, layout=gl.SliceLayout(0, O))[None, :]
     rounded = acc.to(o.dtype.element_ty)
@@ -166,7 +166,7 @@ def attend(group: gl.constexpr, q, k, v, ready, place, out, numbers, KEYS: gl.co
     stop = gl.minimum(first_row + ROWS, n_keys) if CAUSAL else n_keys
     tiles = gl.cdiv(stop, KEYS)
     clear = gl.maximum((gl.minimum(first_row + 1, n_keys) if CAUSAL else n_keys) // KEYS, 1)
-    m = gl.full([ROWS], float("-inf"), gl.float32, layout=gl.SliceLayout(1, S))
+    m = gl.full([ROWS], LOWEST, gl.float32, layout=gl.SliceLayout(1, S))
     l = gl.full([ROWS], 0.0, gl.float32, layout=gl.SliceLayout(1, S))
     acc = gl.full([ROWS, HEAD], 0.0, gl.float32, layout=O)
     nothing = gl.full([ROWS, KEYS], 0.0, gl.float32, layout=S)

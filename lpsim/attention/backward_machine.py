@@ -75,7 +75,7 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     delta = work.delta(o)
     dq = np.zeros(turned(call.q.codes).shape, np.float32)
     dk, dv = (np.zeros(turned(x.codes).shape, np.float32) for x in (call.k, call.v))
-    wide = call._replace(keys=max(call.keys, WIDE // call.keys * call.keys)) if _no_overflow(call, do) else call
+    wide = call._replace(keys=max(call.keys, WIDE // call.keys * call.keys)) if _no_overflow(call, do, delta) else call
     for tile in tiles(wide):
         rows, keys = tile.rows, tile.keys
         p, dp = work.weights(tile)
@@ -93,9 +93,9 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     return Gradients(turned(dq) * scale, turned(dk) * scale, turned(dv), delta)
 
 
-def _no_overflow(call: Call, do: Operand) -> bool:
-    """True if no dP can be infinite, nor q, k, dO: then 0 times any of them is 0."""
-    largest = [float(np.abs(x.values).max()) for x in (call.q, call.k, call.v, do)]
+def _no_overflow(call: Call, do: Operand, delta: np.ndarray) -> bool:
+    """True if no dP - delta can be infinite or NaN, nor q, k, dO: then 0 times any of them is 0."""
+    largest = [float(np.abs(x).max()) for x in (*(x.values for x in (call.q, call.k, call.v, do)), delta)]
     return all(np.isfinite(largest)) and largest[2] * largest[3] * call.q.values.shape[2] < 2.0**126
 
 
