@@ -118,6 +118,15 @@ def test_what_is_missing_is_said(monkeypatch):
         live.kernels()
 
 
+def test_brackets_are_printed(one_check, monkeypatch):
+    """The names of extras look like markup."""
+    monkeypatch.setattr(live, "why_not", lambda: "pip install lpsim-numerics[gpu]")
+    assert "lpsim-numerics[gpu]" in CliRunner().invoke(app, ["verify"]).output
+    refused = CliRunner().invoke(app, ["verify", "--live"])
+    assert "lpsim-numerics[gpu]" in refused.output
+    assert refused.exit_code == 2
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "report.json"
     path.write_text("old")

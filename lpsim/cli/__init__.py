@@ -23,7 +23,8 @@ err = Console(stderr=True, highlight=False)
 
 def refuse(error: Exception) -> typer.Exit:
     """Print an error's sentence; the exit status is 2, as for a wrong option."""
-    err.print(f"[red]error:[/red] {error}", markup=True, soft_wrap=True)
+    err.print("[red]error:[/red]", end=" ")
+    err.print(str(error), markup=False, soft_wrap=True)  # its brackets are its own
     return typer.Exit(2)
 
 

@@ -50,7 +50,7 @@ def run(asked: Request, out: Console, working: Callable[[str], AbstractContextMa
         rows = _table(out, "recordings of an H200, computed again", replayed)
     head = live.made_by()
     if asked.seed is None:
-        out.print(f"No live check: {live.why_not() or '--no-live'}.", soft_wrap=True)
+        out.print(f"No live check: {live.why_not() or '--no-live'}.", markup=False, soft_wrap=True)
     else:
         kernels = live.kernels()
         head = kernels.head(asked.seed, asked.scale)
