@@ -1,23 +1,14 @@
 """docs/machines.md is what its script writes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from lpsim import data, machines
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "machines_page.py"
+from script_modules import script_module
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("machines_page", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("machines_page")
 
 
 def test_the_page_is_current(script):

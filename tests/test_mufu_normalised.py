@@ -1,24 +1,15 @@
 """The tables of LG2, SIN and TANH: what the script derives from the samples, and that wrong samples are refused."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 
 from lpsim.core import special_normalised
-from processes import ROOT
+from script_modules import script_module
 
 
 @pytest.fixture(scope="module")
 def script():
-    """scripts/derive_mufu_normalised.py as a module."""
-    path = ROOT / "scripts" / "derive_mufu_normalised.py"
-    spec = importlib.util.spec_from_file_location("derive_mufu_normalised", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("derive_mufu_normalised")
 
 
 @pytest.fixture(scope="module")

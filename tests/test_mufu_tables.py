@@ -1,6 +1,5 @@
 """The coefficient tables: what the script derives from the recordings, and every recorded result again."""
 
-import importlib.util
 import zlib
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from lpsim._jit import njit
 from lpsim.core import special_mufu
 from lpsim.core.special_tables import TABLES, packed
-from processes import ROOT
+from script_modules import script_module
 
 #: CRC-32 over all 2^23 fractions of one binade, as int32; the same on earlier generations of the unit.
 #: name -> (fingerprint, function, code of fraction 0, code of a result of 2^23)
@@ -25,14 +24,7 @@ FINGERPRINTS = {
 
 @pytest.fixture(scope="module")
 def script():
-    """scripts/derive_mufu_tables.py as a module."""
-    path = ROOT / "scripts" / "derive_mufu_tables.py"
-    spec = importlib.util.spec_from_file_location("derive_mufu_tables", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("derive_mufu_tables")
 
 
 @njit

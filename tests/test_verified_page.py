@@ -1,28 +1,19 @@
 """docs/verified.md is what its script writes from the committed report of a live run; no family may be left out."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from lpsim import data, live
 from lpsim.verify import Check
 from lpsim_triton import crosscheck
+from script_modules import script_module
 
-ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "scripts" / "verified_page.py"
 REPORT = data.FOLDER / "h200" / "live.json"
 MADE_BY = {"device", "capability", "driver", "torch", "cuda", "triton", "ptxas", *live.made_by(), "seed", "scale"}
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("verified_page", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script_module("verified_page")
 
 
 def faults(report: dict, explained=()) -> list[str]:
