@@ -152,9 +152,9 @@ def rounded(target: Target, source: Format) -> Fill | None:
 
 def _values_with_words(plan, noise: Stochastic, source: Format) -> Fill:
     def run(operands, out, start):
-        source = philox_lanes.words(noise.offset + start, noise)
+        words = philox_lanes.words(noise.offset + start, noise)
         x = np.ascontiguousarray(operands[0], np.float32)
-        into(out, np.float32, lambda values: fast_prefix.round_keyed(x, source, values, plan, noise.bits))
+        into(out, np.float32, lambda values: fast_prefix.round_keyed(x, words, values, plan, noise.bits))
 
     return Fill(run, grain(source))
 
