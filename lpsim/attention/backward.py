@@ -60,8 +60,7 @@ def run(call: inputs.Call, rules: recipes.Recipe, machine: str, o, lse, do, fmt)
     output = _output(o, call, rules, shape)
     statistics = inputs.of_shape(lse, "lse", shape[:-1], np.float32).reshape(call.q.codes.shape[:2])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        quick = lanes.pays(call) and lanes.covers(call, rules, machine)
-        compute = lanes_backward.backward if quick else ARITHMETICS[rules.arithmetic]
+        compute = lanes_backward.backward if lanes.covers(call, rules, machine) else ARITHMETICS[rules.arithmetic]
         found = compute(call, rules, machine, output, statistics, gradient)
         gradients = []
         for site, x, axes in (("dQ", found.dq, "rf"), ("dK", found.dk, "kf"), ("dV", found.dv, "kf")):

@@ -63,8 +63,7 @@ def run(call: inputs.Call, rules: recipes.Recipe, machine: str) -> Forward:
         o = o.reshape(*shape, -1)
         return _result(call, (o, o), (m, l, lse), shape, rules.base)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        quick = lanes.pays(call) and lanes.covers(call, rules, machine)
-        compute = lanes_forward.forward if quick else tile_by_tile
+        compute = lanes_forward.forward if lanes.covers(call, rules, machine) else tile_by_tile
         exact_o, m, l, lse = compute(call, rules, machine)
         exact_o = exact_o.reshape(*shape, -1)
         o = stored(rules.O, exact_o, call.fmt, call.dtype)

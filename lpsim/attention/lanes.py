@@ -34,7 +34,6 @@ u64, f32 = np.uint64, np.float32
 DEEP = 16  #: k that one block of the units in question multiplies
 LANES = 256  #: rows side by side: panels of a block then stay in the first-level cache
 VECTOR = 32  #: panels are padded to whole vectors of int8
-WORTH_COMPILING = 1 << 20  #: pairs of a query row and a key, from which the loops here are taken
 LARGEST_TILE = 1024  #: keys of a tile whose scores one piece of work holds, LANES wide
 FP16, BF16 = FORMATS["fp16"], FORMATS["bf16"]
 
@@ -79,11 +78,6 @@ def covers(call: Call, recipe: Recipe, machine: str) -> bool:
     with np.errstate(over="ignore", under="ignore"):
         scale = np.float32(call.scale)
     return bool(plain_mask and plain_unit and sites and sizes and 0 < scale < np.inf)
-
-
-def pays(call: Call) -> bool:
-    """True if a call is large enough: below, arrays take tens of milliseconds, and compiling loops half a minute."""
-    return call.visible.n * call.visible.n_keys * call.q.codes.shape[0] >= WORTH_COMPILING
 
 
 def _of_input(site: Site | None, fmt: Format) -> bool:
