@@ -106,7 +106,7 @@ def test_scales_of_scores():
 
 
 def test_a_row_whose_output_is_nan():
-    """The tiles that such a row does not reach keep their gradients, in both bodies."""
+    """Keys that such a row does not see keep their gradients, in both bodies."""
     q, k, v, do = family("normal", BF16, (1, 192, 32))
     call = call_of(q, k, v)
     output, _, _, lse = by_tiles(call, TRITON, "h200")
@@ -118,8 +118,8 @@ def test_a_row_whose_output_is_nan():
     with np.errstate(invalid="ignore"):
         found, wanted = lanes_backward.backward(*arguments), backward_machine.backward(*arguments)
     assert unequal(found, wanted) == {}
-    assert np.isnan(found.dk[0, :64]).all()
-    assert not np.isnan(found.dk[0, 64:]).any()
+    assert np.isnan(found.dk[0, :10]).all()
+    assert not np.isnan(found.dk[0, 10:]).any()
 
 
 def test_bits_do_not_depend_on_threads():

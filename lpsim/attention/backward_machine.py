@@ -3,8 +3,9 @@
 delta: one row sum. dK and dV: a program a key tile, query tiles ascending on live accumulators (those of grouped
 query heads one after the other). dQ: a program a query tile, key tiles ascending. The dots are symmetric in their
 operands, so S, P, dP and dS are the same in both and are computed once here; for several key tiles at once, and
-with gradients kept transposed, since dots are fastest with many columns. No bit hangs on that: a masked product
-is a zero, which adds nothing to a live accumulator (unless the other factor is infinite: then tiles are kept).
+with gradients kept transposed, since dots are fastest with many columns. No bit hangs on that: P and dS of a masked
+pair are +0, whatever dP and delta are, and zero times a finite q, k or dO adds nothing to a live accumulator. Zero
+times a NaN or infinite one is NaN in every row or key whose tile meets it: then tiles are kept.
 """
 
 import numpy as np
@@ -35,16 +36,14 @@ class Backward:
         return dots.dot(a, b, c, self.unit, a_fmt or self.call.fmt, b_fmt or self.call.fmt)
 
     def weights(self, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
-        """P = EX2(fma(S, scale, -lse)), 0 where masked, and dP = dO v^T; float32 (batch, rows, keys)."""
+        """P = EX2(fma(S, scale, -lse)), +0 where masked, and dP = dO v^T; float32 (batch, rows, keys)."""
         call, recipe = self.call, self.recipe
         s, scale = scores(call, recipe, self.unit, tile)
         p, flat = np.empty_like(s), s.reshape(-1, s.shape[2])
         softmax.weights(flat, scale, self.lse[:, tile.rows].reshape(-1), p.reshape(flat.shape))
-        if tile.hidden is not None:
-            np.copyto(p, np.float32(0), where=tile.hidden)
         v = call.spread(call.v.codes[:, tile.keys])
         dp = self.dot(self.do.codes[:, tile.rows], np.swapaxes(v, 1, 2))
-        return p, passed(call, recipe, "dP", dp, "rk", tile)
+        return tile.cleared(p), passed(call, recipe, "dP", dp, "rk", tile)
 
     def delta(self, o: np.ndarray) -> np.ndarray:
         """delta (batch, n), float32, at its site. "P" and "PV" walk over the key tiles once more."""
@@ -55,7 +54,7 @@ class Backward:
         for tile in tiles(call):
             p, dp = self.weights(tile)
             if recipe.delta_from == "P":
-                delta[:, tile.rows] = delta[:, tile.rows] + reductions.accumulated(p, dp)
+                delta[:, tile.rows] = delta[:, tile.rows] + reductions.accumulated(p, tile.cleared(dp))
             else:
                 codes, fmt = operand_codes(recipe.P, p, call.fmt)
                 again[:, tile.rows] = self.dot(
@@ -69,18 +68,18 @@ class Backward:
 def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.ndarray, do: Operand) -> Gradients:
     """dq, dk, dv as float32, not yet at their sites, and delta. o: float32 (batch, n, d); lse: (batch, n), base 2.
 
-    dS = RN(P * RN(dP - delta)); dQ and dK are multiplied by the softmax scale at the end, one rounding.
+    dS = RN(P * RN(dP - delta)), +0 where masked; dQ and dK are multiplied by the softmax scale at the end, RN.
     """
     work = Backward(call, recipe, machine, lse, do)
     delta = work.delta(o)
     dq = np.zeros(turned(call.q.codes).shape, np.float32)
     dk, dv = (np.zeros(turned(x.codes).shape, np.float32) for x in (call.k, call.v))
-    wide = call._replace(keys=max(call.keys, WIDE // call.keys * call.keys)) if _no_overflow(call, do, delta) else call
+    wide = call._replace(keys=max(call.keys, WIDE // call.keys * call.keys)) if _finite(call, do) else call
     for tile in tiles(wide):
         rows, keys = tile.rows, tile.keys
         p, dp = work.weights(tile)
         p_codes, p_fmt = operand_codes(recipe.PdV, p, call.fmt)
-        ds = p * (dp - delta[:, rows, None])
+        ds = tile.cleared(p * (dp - delta[:, rows, None]))
         ds_codes, ds_fmt = operand_codes(recipe.dS, ds, call.fmt)
         if call.watch is not None:
             for name, x, codes, fmt in (("PdV", p, p_codes, p_fmt), ("dS", ds, ds_codes, ds_fmt)):
@@ -93,10 +92,9 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     return Gradients(turned(dq) * scale, turned(dk) * scale, turned(dv), delta)
 
 
-def _no_overflow(call: Call, do: Operand, delta: np.ndarray) -> bool:
-    """True if no dP - delta can be infinite or NaN, nor q, k, dO: then 0 times any of them is 0."""
-    largest = [float(np.abs(x).max()) for x in (*(x.values for x in (call.q, call.k, call.v, do)), delta)]
-    return all(np.isfinite(largest)) and largest[2] * largest[3] * call.q.values.shape[2] < 2.0**126
+def _finite(call: Call, do: Operand) -> bool:
+    """True if q, k and dO, what P and dS are multiplied by, hold no NaN and no infinity: then 0 times any is 0."""
+    return all(bool(np.isfinite(np.abs(x.values).max())) for x in (call.q, call.k, do))
 
 
 def _over_group(work: Backward, a: np.ndarray, b: np.ndarray, c: np.ndarray, fmt) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 P = exp(RN32(S - lse)), with S computed again as in the forward pass, at the same sites QK and S: the identity
 rowsum(P o dP) = dO . O, on which delta rests, needs the same S. Sums over tiles are RN32(sum + tile's dot),
-tiles ascending; dS = RN32(P * RN32(dP - delta)); dQ and dK are multiplied by the softmax scale at the end, RN32.
+tiles ascending; dS = RN32(P * RN32(dP - delta)), +0 where masked; dQ and dK are multiplied by the softmax scale at
+the end, RN32.
 """
 
 import numpy as np
@@ -17,12 +18,10 @@ from .visible import Tile, tiles
 
 
 def _weights(call: Call, recipe: Recipe, tile: Tile, lse: np.ndarray, do: Operand) -> tuple[np.ndarray, np.ndarray]:
-    """P, 0 where masked, and dP at its site; float32 (batch, rows, keys)."""
+    """P, +0 where masked, and dP at its site; float32 (batch, rows, keys)."""
     p = exp(scores(call, recipe, tile) - lse[:, tile.rows, None])
-    if tile.hidden is not None:
-        np.copyto(p, np.float32(0), where=tile.hidden)
     v = call.spread(call.v.values[:, tile.keys])
-    return p, passed(call, recipe, "dP", matmul(do.values[:, tile.rows], v), "rk", tile)
+    return tile.cleared(p), passed(call, recipe, "dP", matmul(do.values[:, tile.rows], v), "rk", tile)
 
 
 def _delta(call: Call, recipe: Recipe, o: np.ndarray, lse: np.ndarray, do: Operand) -> np.ndarray:
@@ -32,7 +31,7 @@ def _delta(call: Call, recipe: Recipe, o: np.ndarray, lse: np.ndarray, do: Opera
     for tile in tiles(call):
         p, dp = _weights(call, recipe, tile, lse, do)
         if recipe.delta_from == "P":
-            delta[:, tile.rows] = delta[:, tile.rows] + reductions.nearest(p, dp)
+            delta[:, tile.rows] = delta[:, tile.rows] + reductions.nearest(p, tile.cleared(dp))
         else:
             v = call.spread(call.v.values[:, tile.keys])
             again[:, tile.rows] = again[:, tile.rows] + matmul(p, np.swapaxes(v, 1, 2))
@@ -50,7 +49,7 @@ def backward(call: Call, recipe: Recipe, machine: str, o: np.ndarray, lse: np.nd
     for tile in tiles(call):
         rows, keys = tile.rows, tile.keys
         p, dp = _weights(call, recipe, tile, lse, do)
-        ds = passed(call, recipe, "dS", p * (dp - delta[:, rows, None]), "rk", tile)
+        ds = passed(call, recipe, "dS", tile.cleared(p * (dp - delta[:, rows, None])), "rk", tile)
         _add_tiles(dv[:, keys], passed(call, recipe, "PdV", p, "rk", tile), do.values[:, rows], call)
         _add_tiles(dk[:, keys], ds, call.q.values[:, rows], call)
         k = call.spread(call.k.values[:, keys])

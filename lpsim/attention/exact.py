@@ -11,13 +11,18 @@ from .inputs import Call
 def scores(call: Call) -> np.ndarray:
     """S = scale q k^T + bias, -inf where a row does not see a key; float64 (batch, n, n_keys)."""
     q, k = (x.values.astype(np.float64) for x in (call.q, call.k))
-    shown = call.visible
     s = call.scale * (q @ np.swapaxes(call.spread(k), 1, 2))
-    if shown.bias is not None:
-        s = s + shown.bias
+    if call.visible.bias is not None:
+        s = s + call.visible.bias
+    return np.where(_hidden(call), -np.inf, s)
+
+
+def _hidden(call: Call) -> np.ndarray:
+    """Where a row does not see a key; bool (batch or 1, n, n_keys)."""
+    shown = call.visible
     i, c = np.arange(shown.n)[:, None], np.arange(shown.n_keys)[None, :]
-    s = np.where((c < i - shown.left) | (c > i + shown.right), -np.inf, s)
-    return s if shown.hidden is None else np.where(shown.hidden, -np.inf, s)
+    outside = ((c < i - shown.left) | (c > i + shown.right))[None]
+    return outside if shown.hidden is None else outside | shown.hidden
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")  # NaN and infinity go through
@@ -91,6 +96,7 @@ class Gradients(NamedTuple):
 def backward(call: Call, o: np.ndarray, lse: np.ndarray, do: np.ndarray, delta_from: str) -> Gradients:
     """All float64. delta = rowsum(dO o O), from the o that is given; P = exp(S - lse); dV = P^T dO; dP = dO v^T;
     dS = P o (dP - delta); dQ = scale dS k; dK = scale dS^T q. Source: FlashAttention-2, Algorithm 2.
+    P and dS of a masked pair are 0, whatever dP and delta are.
 
     delta_from "P": rowsum(dP o P); "PV": rowsum(dO o (P v)). Both equal the first if o is the exact output.
     """
@@ -98,10 +104,11 @@ def backward(call: Call, o: np.ndarray, lse: np.ndarray, do: np.ndarray, delta_f
     k, v = call.spread(k), call.spread(v)
     s = scores(call)
     p = np.where(s == -np.inf, 0.0, np.exp(s - lse[..., None]))
-    dp = do @ np.swapaxes(v, 1, 2)
+    hidden = _hidden(call)
+    dp = np.where(hidden, 0.0, do @ np.swapaxes(v, 1, 2))
     given = {"O": lambda: do * o, "P": lambda: dp * p, "PV": lambda: do * (p @ v)}
     delta = given[delta_from]().sum(axis=-1)
-    ds = p * (dp - delta[..., None])
+    ds = np.where(hidden, 0.0, p * (dp - delta[..., None]))
     dq = call.scale * (ds @ k)
     dk = call.scale * (np.swapaxes(ds, 1, 2) @ q)
     dv = np.swapaxes(p, 1, 2) @ do

@@ -78,18 +78,18 @@ def _differences(s, dp, x, p, ds, lse, delta, hidden_from, n, scale, cast):
     """From S and dP of some rows: p = P = EX2(fma(S, scale, -lse)), ds = P (dP - delta), both rounded.
 
     s, dp, x, p, ds: float32 (rows, width), contiguous, s and x work space from then on; lse, delta: (rows,).
-    Row i does not see the keys from hidden_from + i on: P is 0 there.
+    Row i does not see the keys from hidden_from + i on: P and dS are +0 there, whatever dP and delta are.
     """
     for i in range(u64(s.shape[0])):
         for j in range(u64(n)):
             x[i, j] = fma_f32(s[i, j], scale, -lse[i])
     ex2_array(x.reshape(x.size), s.reshape(s.size))
-    for i in range(s.shape[0]):
-        for j in range(u64(max(hidden_from + i, 0)), u64(n)):
-            s[u64(i), j] = f32(0)
     for i in range(u64(s.shape[0])):
         for j in range(u64(n)):
             x[i, j] = f32(s[i, j] * f32(dp[i, j] - delta[i]))
+    for i in range(s.shape[0]):
+        for j in range(u64(max(hidden_from + i, 0)), u64(n)):
+            s[u64(i), j] = x[u64(i), j] = f32(0)
     lanes.rounded(s, p, cast)
     lanes.rounded(x, ds, cast)
 

@@ -41,6 +41,12 @@ class Tile(NamedTuple):
     hidden: np.ndarray | None  #: bool (batch or 1, rows, keys)
     bias: np.ndarray | None  #: float32 (batch or 1, rows or 1, keys)
 
+    def cleared(self, x: np.ndarray) -> np.ndarray:
+        """x (batch, rows, keys), in place, +0 where a row does not see a key: whatever was there, NaN too."""
+        if self.hidden is not None:
+            np.copyto(x, np.float32(0), where=self.hidden)
+        return x
+
 
 def prepare(causal: bool, given: Options, batch: tuple, n: int, n_keys: int) -> Visible:
     """Check the options. Raises TypeError and ValueError."""
