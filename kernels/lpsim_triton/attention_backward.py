@@ -3,7 +3,8 @@
 Arithmetic (fp32, base 2; emulated by `lpsim.attention.backward`, recipe triton):
   delta   rowsum(o * do): see attention_delta; or without o: see attention_delta_again
   dv, dk  per tile of keys, query rows ascending on live accumulators: p = EX2(fma(s, scale, -lse)), 0 where masked;
-          dv += RN16(p) do; ds = RN(p * RN(dp - delta)); dk += RN16(ds) q; at the end RN16(RN(dk * softmax scale))
+          dv += RN16(p) do; ds = RN(p * RN(dp - delta)), 0 where masked, even if dp or delta is NaN;
+          dk += RN16(ds) q; at the end RN16(RN(dk * softmax scale))
   dq      per tile of query rows, keys ascending, the same ds: dq += RN16(ds) k; at the end as dk
 Query heads that share a key head add to dk and dv in ascending order, on the same accumulator.
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from . import attention_backward_async as overlapping
+from . import attention_backward_async, attention_dq_async
 from .attention_backward_kernels import dk_dv_kernel, dq_from_ds_kernel, dq_kernel
 from .attention_delta import delta_of
 from .attention_delta_again import delta_again
@@ -38,7 +39,7 @@ class Tile(NamedTuple):
     keys: int  #: keys of a tile
     warps: int
     stages: int
-    overlapped: bool = False  #: attention_backward_async, `stages` buffers, 128 rows or keys of its own
+    overlapped: bool = False  #: the _async kernels: `stages` buffers, 128 rows or keys of their own
 
 
 class Tuning(NamedTuple):
@@ -114,8 +115,8 @@ def fill_dk_dv(given: Given, stored: torch.Tensor | None, dk: torch.Tensor, dv: 
     kv_heads, n_keys = k.shape[1], k.shape[2]
     rows, keys, warps, stages, overlapped = tile
     if overlapped:
-        ds = None if stored is None else ds_tiles(stored, n, overlapping.OWN.value, rows)
-        overlapping.launch_dk_dv(q, k, v, do, ds, lse, delta, dk, dv, rule, rows, stages)
+        ds = None if stored is None else ds_tiles(stored, n, attention_backward_async.OWN.value, rows)
+        attention_backward_async.launch_dk_dv(q, k, v, do, ds, lse, delta, dk, dv, rule, rows, stages)
         return
     ds = None if stored is None else ds_tiles(stored, n, keys, rows)
     tiles = triton.cdiv(n_keys, keys)
@@ -124,7 +125,7 @@ def fill_dk_dv(given: Given, stored: torch.Tensor | None, dk: torch.Tensor, dv: 
         described(q, rows), described(k, keys), described(v, keys), described(do, rows), ds, lse, delta, dk, dv,
         log2_scale(rule.scale), rule.scale, *seen, kv_heads, heads // kv_heads, n, n_keys, tiles, batch * kv_heads,
         HEAD=d, ROWS=rows, KEYS=keys, PAIRS=pairs, STORE=stored is not None, GROUP=HEADS_TOGETHER,
-        num_warps=warps, num_stages=stages, enable_fp_fusion=True,
+        RAGGED=n % rows != 0, num_warps=warps, num_stages=stages, enable_fp_fusion=True,
     )  # fmt: skip
 
 
@@ -134,7 +135,7 @@ def fill_dq(given: Given, dq: torch.Tensor, tile: Tile) -> None:
     batch, heads, n, d = q.shape
     rows, keys, warps, stages, overlapped = tile
     if overlapped:
-        overlapping.launch_dq(q, k, v, do, lse, delta, dq, rule, keys, stages)
+        attention_dq_async.launch_dq(q, k, v, do, lse, delta, dq, rule, keys, stages)
         return
     tiles = triton.cdiv(n, rows)
     pairs, seen = described_pairs(rule, mask, (n, k.shape[2]), rows, keys)

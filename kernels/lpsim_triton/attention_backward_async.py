@@ -1,5 +1,5 @@
-"""The dk, dv kernel and the dq kernel once more, with roles for the warps, as in `attention_forward_async`: one warp
-asks the copy engine for tiles, two groups of four warps compute, and each group has its dots overlap its softmax.
+"""The dk, dv kernel once more, with roles for the warps, as in `attention_forward_async`: one warp asks the copy engine
+for tiles, two groups of four warps compute, and each group has its dots overlap its softmax. dq: attention_dq_async.
 
 The same arithmetic as `attention_backward`, bit for bit; that one stays the oracle. Written in Gluon.
 """
@@ -39,14 +39,10 @@ def load_pairs(own_a_desc, own_b_desc, a_desc, b_desc, own_a, own_b, a, b, ready
     own_full, a_full, a_free, b_full, b_free = ready
     batch, own_head, own_row, first_head, heads, first_row, tiles = place
     for group in gl.static_range(2):
-        row = own_row + group * OWN
-        mbarrier.expect(own_full.index(group), own_a_desc.block_type.nbytes + own_b_desc.block_type.nbytes)
-        tma.async_copy_global_to_shared(
-            own_a_desc, [batch, own_head, row, 0], own_full.index(group), own_a.index(group)
-        )  # fmt: skip
-        tma.async_copy_global_to_shared(
-            own_b_desc, [batch, own_head, row, 0], own_full.index(group), own_b.index(group)
-        )  # fmt: skip
+        row, full = own_row + group * OWN, own_full.index(group)
+        mbarrier.expect(full, own_a_desc.block_type.nbytes + own_b_desc.block_type.nbytes)
+        tma.async_copy_global_to_shared(own_a_desc, [batch, own_head, row, 0], full, own_a.index(group))
+        tma.async_copy_global_to_shared(own_b_desc, [batch, own_head, row, 0], full, own_b.index(group))
     for step in range(heads * tiles):
         stage, lap = step % STAGES, step // STAGES & 1
         head, row = first_head + step // tiles, first_row + step % tiles * TILE
@@ -58,8 +54,7 @@ def load_pairs(own_a_desc, own_b_desc, a_desc, b_desc, own_a, own_b, a, b, ready
 
 @gluon.jit
 def row_numbers(lse, delta, head, first_row, n, ROWS: gl.constexpr, wanted=True):
-    """(2 ROWS,) float32: lse of a tile of query rows, then their delta. Beyond the last row 0: q and do read as 0
-    there, so that whatever p is, it adds 0."""
+    """(2 ROWS,) float32: lse of a tile of query rows, then their delta. 0 beyond the last row."""
     i = gl.arange(0, 2 * ROWS, layout=gl.BlockedLayout([2 * ROWS // 128], [32], [4], [0]))
     row = first_row + i % ROWS
     at = head * n + row
@@ -67,73 +62,106 @@ def row_numbers(lse, delta, head, first_row, n, ROWS: gl.constexpr, wanted=True)
 
 
 @gluon.jit
-def key_gradients(
-    group: gl.constexpr, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers,
-    HEAD: gl.constexpr, ROWS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, STORE: gl.constexpr,
+def key_step(
+    step, dk, dv, own_key, k, v, q, do, mine, ds_room, ds_desc, ready, place, out, statistics, numbers,
+    HEAD: gl.constexpr, ROWS: gl.constexpr, STAGES: gl.constexpr, MASKED: gl.constexpr, CAUSAL: gl.constexpr,
+    STORE: gl.constexpr,
 ):  # fmt: skip
-    """A computing group: dk and dv of its 64 keys. out: (dk, dv, first query head) of this key head; statistics: (lse,
-    delta) of the first query head; numbers: (scale, softmax scale, n, n_keys)."""
-    own_full, q_full, q_free, do_full, do_free = ready
-    _, _, first_key, _, heads, first_row, tiles = place
+    """dk and dv after one more tile of query rows, whose lse and delta are in `mine`; arguments as in key_gradients.
+
+    MASKED: some rows do not exist or do not see some of the keys; there p and ds are 0, whatever dp and delta are. Both
+    are cleared at once, because one comparison then serves both.
+    """
+    _, q_full, q_free, do_full, do_free = ready
+    _, _, _, _, heads, first_row, tiles = place
     lse, delta = statistics
-    scale, softmax_scale, n, n_keys = numbers
+    scale, _, n, _ = numbers
     dtype: gl.constexpr = q.dtype
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
-    D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
-    P: gl.constexpr = gl.DotOperandLayout(0, D, 2)
-    keys = first_key + group * OWN + gl.arange(0, OWN, layout=gl.SliceLayout(1, S))
-    dk = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
-    dv = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
+    P: gl.constexpr = gl.DotOperandLayout(0, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16]), 2)
     nothing = gl.full([OWN, ROWS], 0.0, gl.float32, layout=S)
-    steps = heads * tiles
-    mine = rows_room.index(group)
-    mine.store(row_numbers(lse, delta, 0, first_row, n, ROWS))
-    mbarrier.wait(own_full.index(group), 0)
-    for step in range(steps):
-        stage, lap = step % STAGES, step // STAGES & 1
-        head, row = step // tiles, first_row + step % tiles * ROWS
-        mbarrier.wait(q_full.index(stage), lap)
-        s = warpgroup_mma(k.index(group), q.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
-        mbarrier.wait(do_full.index(stage), lap)
-        dp = warpgroup_mma(v.index(group), do.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
-        coming = row_numbers(lse, delta, (step + 1) // tiles, first_row + (step + 1) % tiles * ROWS, n, ROWS,
-                             step + 1 < steps)  # fmt: skip
-        s = warpgroup_mma_wait(1, deps=[s])
-        p = gl.exp2(gl.fma(s, scale, -mine.slice(0, ROWS).load(gl.SliceLayout(0, S))[None, :]))
-        if CAUSAL:  # noqa: SIM102 - decided when compiled, unlike the next
-            if row < first_key + (group + 1) * OWN:
-                rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(0, S))
-                p = gl.where(rows[None, :] >= keys[:, None], p, 0.0)
-        dv = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do.index(stage), dv, is_async=True)
+    stage, lap = step % STAGES, step // STAGES & 1
+    head, row = step // tiles, first_row + step % tiles * ROWS
+    mbarrier.wait(q_full.index(stage), lap)
+    s = warpgroup_mma(k, q.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
+    mbarrier.wait(do_full.index(stage), lap)
+    dp = warpgroup_mma(v, do.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
+    coming = row_numbers(lse, delta, (step + 1) // tiles, first_row + (step + 1) % tiles * ROWS, n, ROWS,
+                         step + 1 < heads * tiles)  # fmt: skip
+    s = warpgroup_mma_wait(1, deps=[s])
+    p = gl.exp2(gl.fma(s, scale, -mine.slice(0, ROWS).load(gl.SliceLayout(0, S))[None, :]))
+    if MASKED:
+        dp = warpgroup_mma_wait(0, deps=[dp])
+        ds = p * (dp - mine.slice(ROWS, ROWS).load(gl.SliceLayout(0, S))[None, :])
+        rows = row + gl.arange(0, ROWS, layout=gl.SliceLayout(0, S))[None, :]
+        visible = rows < n
+        if CAUSAL:
+            visible = visible & (rows >= own_key + gl.arange(0, OWN, layout=gl.SliceLayout(1, S))[:, None])
+        p, ds = gl.where(visible, p, 0.0), gl.where(visible, ds, 0.0).to(dtype)
+    dv = warpgroup_mma(gl.convert_layout(p.to(dtype), P), do.index(stage), dv, is_async=True)
+    if not MASKED:
         dp = warpgroup_mma_wait(1, deps=[dp])
         ds = (p * (dp - mine.slice(ROWS, ROWS).load(gl.SliceLayout(0, S))[None, :])).to(dtype)
-        dk = warpgroup_mma(gl.convert_layout(ds, P), q.index(stage), dk, is_async=True)
-        mine.store(coming)
-        if STORE:
-            tma.store_wait(0)
-            ds_room.index(group).store(ds)
-            fence_async_shared()
-            tma.async_copy_shared_to_global(
-                ds_desc, [out[2] + head, first_key + group * OWN, row], ds_room.index(group)
-            )  # fmt: skip
-        dv = warpgroup_mma_wait(1, deps=[dv])
-        mbarrier.arrive(do_free.index(stage), count=1)
-        dk = warpgroup_mma_wait(0, deps=[dk])
-        mbarrier.arrive(q_free.index(stage), count=1)
+    dk = warpgroup_mma(gl.convert_layout(ds, P), q.index(stage), dk, is_async=True)
+    mine.store(coming)
     if STORE:
         tma.store_wait(0)
-    keys = first_key + group * OWN + gl.arange(0, OWN, layout=gl.SliceLayout(1, D))
+        ds_room.store(ds)
+        fence_async_shared()
+        tma.async_copy_shared_to_global(ds_desc, [out[2] + head, own_key, row], ds_room)
+    dv = warpgroup_mma_wait(1, deps=[dv])
+    mbarrier.arrive(do_free.index(stage), count=1)
+    dk = warpgroup_mma_wait(0, deps=[dk])
+    mbarrier.arrive(q_free.index(stage), count=1)
+    return dk, dv
+
+
+@gluon.jit
+def key_gradients(
+    group: gl.constexpr, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers,
+    HEAD: gl.constexpr, ROWS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
+    STORE: gl.constexpr,
+):  # fmt: skip
+    """A computing group: dk and dv of its 64 keys. out: (dk, dv, first query head) of this key head; statistics: (lse,
+    delta) of the first query head; numbers: (scale, softmax scale, n, n_keys). RAGGED: ROWS does not divide n.
+
+    Tiles of rows that need a mask have loops of their own, so that the others spend nothing on it: the first of a head
+    if CAUSAL, the last if RAGGED."""
+    _, _, first_key, _, heads, first_row, tiles = place
+    lse, delta = statistics
+    _, softmax_scale, n, n_keys = numbers
+    D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
+    dk = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
+    dv = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
+    own_key = first_key + group * OWN
+    clear = gl.minimum(gl.cdiv(own_key + OWN - first_row, ROWS), tiles) if CAUSAL else 0
+    whole = gl.maximum((n - first_row) // ROWS, clear) if RAGGED else tiles
+    bounds = (0, clear, whole, tiles)
+    mine = rows_room.index(group)
+    mine.store(row_numbers(lse, delta, 0, first_row, n, ROWS))
+    mbarrier.wait(ready[0].index(group), 0)
+    for head in range(heads):
+        for part in gl.static_range(3):
+            if part == 1 or (CAUSAL if part == 0 else RAGGED):
+                for step in range(head * tiles + bounds[part], head * tiles + bounds[part + 1]):
+                    dk, dv = key_step(
+                        step, dk, dv, own_key, k.index(group), v.index(group), q, do, mine, ds_room.index(group),
+                        ds_desc, ready, place, out, statistics, numbers, HEAD, ROWS, STAGES, part != 1, CAUSAL, STORE,
+                    )  # fmt: skip
+    if STORE:
+        tma.store_wait(0)
+    keys = own_key + gl.arange(0, OWN, layout=gl.SliceLayout(1, D))
     at = keys[:, None] * HEAD + gl.arange(0, HEAD, layout=gl.SliceLayout(0, D))[None, :]
-    gl.store(out[1] + at, dv.to(dtype), mask=keys[:, None] < n_keys)
-    gl.store(out[0] + at, (dk * softmax_scale).to(dtype), mask=keys[:, None] < n_keys)
+    gl.store(out[1] + at, dv.to(q.dtype), mask=keys[:, None] < n_keys)
+    gl.store(out[0] + at, (dk * softmax_scale).to(q.dtype), mask=keys[:, None] < n_keys)
 
 
 @gluon.jit
 def dk_dv_kernel(
     q_desc, k_desc, v_desc, do_desc, ds_desc, lse, delta, dk, dv, scale, softmax_scale, kv_heads, kv_group, n, n_keys,
     key_tiles, batch_heads,
-    HEAD: gl.constexpr, ROWS: gl.constexpr, CAUSAL: gl.constexpr, STORE: gl.constexpr, GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
+    HEAD: gl.constexpr, ROWS: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr, STORE: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """As attention_backward.dk_dv_kernel, for 128 keys."""
     tile, batch_head = position(gl.program_id(0), key_tiles, batch_heads, GROUP, False)
@@ -162,93 +190,10 @@ def dk_dv_kernel(
     gl.warp_specialize(
         [
             (key_gradients, (0, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD,
-                             ROWS, STAGES, CAUSAL, STORE)),
+                             ROWS, STAGES, CAUSAL, RAGGED, STORE)),
             (key_gradients, (1, k, v, q, do, rows_room, ds_room, ds_desc, ready, place, out, statistics, numbers, HEAD,
-                             ROWS, STAGES, CAUSAL, STORE)),
+                             ROWS, STAGES, CAUSAL, RAGGED, STORE)),
             (load_pairs, (k_desc, v_desc, q_desc, do_desc, k, v, q, do, ready, place, ROWS, STAGES)),
-        ],
-        [4, 1],
-        [240, 24],
-    )  # fmt: skip
-
-
-@gluon.jit
-def row_gradients(
-    group: gl.constexpr, q, do, k, v, ready, place, dq_out, statistics, numbers, HEAD: gl.constexpr,
-    KEYS: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """A computing group: dq of its 64 query rows. dq_out, statistics (lse, delta): of this head; numbers as above."""
-    own_full, k_full, k_free, v_full, v_free = ready
-    lse, delta = statistics
-    scale, softmax_scale, n, n_keys = numbers
-    dtype: gl.constexpr = q.dtype
-    S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
-    D: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HEAD, 16])
-    P: gl.constexpr = gl.DotOperandLayout(0, D, 2)
-    first_row = place[2] + group * OWN
-    rows = first_row + gl.arange(0, OWN, layout=gl.SliceLayout(1, S))
-    row_lse = gl.load(lse + rows, mask=rows < n, other=0.0)
-    row_delta = gl.load(delta + rows, mask=rows < n, other=0.0)
-    stop = gl.minimum(first_row + OWN, n_keys) if CAUSAL else n_keys
-    clear = gl.minimum(first_row + 1, n_keys) if CAUSAL else n_keys
-    dq = gl.full([OWN, HEAD], 0.0, gl.float32, layout=D)
-    nothing = gl.full([OWN, KEYS], 0.0, gl.float32, layout=S)
-    mbarrier.wait(own_full.index(group), 0)
-    for step in range(gl.cdiv(stop, KEYS)):
-        stage, lap = step % STAGES, step // STAGES & 1
-        mbarrier.wait(k_full.index(stage), lap)
-        s = warpgroup_mma(q.index(group), k.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
-        mbarrier.wait(v_full.index(stage), lap)
-        dp = warpgroup_mma(do.index(group), v.index(stage).permute((1, 0)), nothing, use_acc=False, is_async=True)
-        s = warpgroup_mma_wait(1, deps=[s])
-        p = gl.exp2(gl.fma(s, scale, -row_lse[:, None]))
-        if step * KEYS + KEYS > clear:
-            keys = step * KEYS + gl.arange(0, KEYS, layout=gl.SliceLayout(0, S))
-            visible = (keys < n_keys)[None, :]
-            if CAUSAL:
-                visible = visible & (rows[:, None] >= keys[None, :])
-            p = gl.where(visible, p, 0.0)
-        dp = warpgroup_mma_wait(0, deps=[dp])
-        mbarrier.arrive(v_free.index(stage), count=1)
-        ds = (p * (dp - row_delta[:, None])).to(dtype)
-        dq = warpgroup_mma_wait(
-            0, deps=[warpgroup_mma(gl.convert_layout(ds, P), k.index(stage), dq, is_async=True)]
-        )  # fmt: skip
-        mbarrier.arrive(k_free.index(stage), count=1)
-    rows = first_row + gl.arange(0, OWN, layout=gl.SliceLayout(1, D))
-    at = rows[:, None] * HEAD + gl.arange(0, HEAD, layout=gl.SliceLayout(0, D))[None, :]
-    gl.store(dq_out + at, (dq * softmax_scale).to(dtype), mask=rows[:, None] < n)
-
-
-@gluon.jit
-def dq_kernel(
-    q_desc, k_desc, v_desc, do_desc, lse, delta, dq, scale, softmax_scale, heads, kv_group, n, n_keys, row_tiles,
-    batch_heads, HEAD: gl.constexpr, KEYS: gl.constexpr, CAUSAL: gl.constexpr, GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
-):  # fmt: skip
-    """As attention_backward.dq_kernel, for 128 query rows."""
-    tile, batch_head = position(gl.program_id(0), row_tiles, batch_heads, GROUP, CAUSAL)
-    head = batch_head % heads
-    first_row = tile * 2 * OWN
-    stop = gl.minimum(first_row + 2 * OWN, n_keys) if CAUSAL else n_keys
-
-    shared: gl.constexpr = gl.NVMMASharedLayout(min(HEAD * 2, 128), 16, rank=2)
-    q = gl.allocate_shared_memory(q_desc.dtype, [2, OWN, HEAD], shared)
-    do = gl.allocate_shared_memory(q_desc.dtype, [2, OWN, HEAD], shared)
-    k = gl.allocate_shared_memory(q_desc.dtype, [STAGES, KEYS, HEAD], shared)
-    v = gl.allocate_shared_memory(q_desc.dtype, [STAGES, KEYS, HEAD], shared)
-    ready = (barriers(2, 1), barriers(STAGES, 1), barriers(STAGES, 2), barriers(STAGES, 1), barriers(STAGES, 2))
-    fence_async_shared()
-    place = (batch_head // heads, head, first_row, head // kv_group, 1, 0, gl.cdiv(stop, KEYS))
-    first = batch_head.to(gl.int64) * n
-    statistics = (lse + first, delta + first)
-    numbers = (scale, softmax_scale, n, n_keys)
-    dq_out = dq + first * HEAD
-    gl.warp_specialize(
-        [
-            (row_gradients, (0, q, do, k, v, ready, place, dq_out, statistics, numbers, HEAD, KEYS, STAGES, CAUSAL)),
-            (row_gradients, (1, q, do, k, v, ready, place, dq_out, statistics, numbers, HEAD, KEYS, STAGES, CAUSAL)),
-            (load_pairs, (q_desc, do_desc, k_desc, v_desc, q, do, k, v, ready, place, KEYS, STAGES)),
         ],
         [4, 1],
         [240, 24],
@@ -264,17 +209,6 @@ def launch_dk_dv(q, k, v, do, ds, lse, delta, dk, dv, rule: Rule, rows: int, sta
         described_here(q, rows), described_here(k, OWN.value), described_here(v, OWN.value), described_here(do, rows),
         None if ds is None else with_layout(ds), lse, delta, dk, dv, log2_scale(rule.scale), rule.scale, kv_heads,
         heads // kv_heads, n, n_keys, tiles, batch * kv_heads, HEAD=d, ROWS=rows, CAUSAL=rule.causal,
-        STORE=ds is not None, GROUP=HEADS_TOGETHER, STAGES=stages, num_warps=4, enable_fp_fusion=True,
-    )  # fmt: skip
-
-
-def launch_dq(q, k, v, do, lse, delta, dq, rule: Rule, keys: int, stages: int) -> None:
-    """Fill dq; keys: of a tile."""
-    batch, heads, n, d = q.shape
-    tiles = triton.cdiv(n, 2 * OWN.value)
-    dq_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
-        described_here(q, OWN.value), described_here(k, keys), described_here(v, keys), described_here(do, OWN.value),
-        lse, delta, dq, log2_scale(rule.scale), rule.scale, heads, heads // k.shape[1], n, k.shape[2], tiles,
-        batch * heads, HEAD=d, KEYS=keys, CAUSAL=rule.causal, GROUP=HEADS_TOGETHER, STAGES=stages, num_warps=4,
+        RAGGED=n % rows != 0, STORE=ds is not None, GROUP=HEADS_TOGETHER, STAGES=stages, num_warps=4,
         enable_fp_fusion=True,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """The kernels of `attention_backward`: dk and dv by key tile, dq by tile of query rows, dq from stored ds.
 
-What each computes is said there. `seen`, PAIRS and the biased scores: attention_seen.
+What each computes is said there. `seen`, PAIRS and the biased scores: attention_seen. p and ds of a pair that is
+masked, or whose row or key does not exist, are cleared by a select: 0 times a dp or delta that is NaN would be NaN.
 """
 
 import triton
@@ -16,8 +17,8 @@ def key_tile_rows(
     HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, MASKED: tl.constexpr, STORE: tl.constexpr,
     PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Query rows start .. stop go by one tile of keys; MASKED: some of the pairs are hidden. place: (batch, head,
-    n_keys)."""
+    """Query rows start .. stop go by one tile of keys; MASKED: some of the pairs are hidden, or rows beyond the last.
+    place: (batch, head, n_keys)."""
     batch, head, _ = place
     factor = 1.0 if PAIRS.mask == "bias" else scale
     for first_row in tl.range(start, stop, ROWS):
@@ -29,12 +30,16 @@ def key_tile_rows(
         s = tl.dot(k, q.T)
         if MASKED:
             s, visible = seen_scores(s, place, first_row, first_key, scale, seen, ROWS, KEYS, True, PAIRS)
+            visible = visible & (rows < n)[None, :]
         p = tl.math.exp2(tl.fma(s, factor, -row_lse[None, :]))
         if MASKED:
             p = tl.where(visible, p, 0.0)
         do = do_desc.load([batch, head, first_row, 0]).reshape(ROWS, HEAD)
         dv = tl.dot(p.to(k.dtype), do, dv)
-        ds = (p * (tl.dot(v, do.T) - row_delta[None, :])).to(k.dtype)
+        ds = p * (tl.dot(v, do.T) - row_delta[None, :])
+        if MASKED:
+            ds = tl.where(visible, ds, 0.0)
+        ds = ds.to(k.dtype)
         dk = tl.dot(ds, q, dk)
         if STORE:
             ds_desc.store([batch_head, first_key, first_row], ds.reshape(1, KEYS, ROWS))
@@ -43,8 +48,8 @@ def key_tile_rows(
 
 @triton.jit
 def rows_of_keys(first_key, n, seen, ROWS: tl.constexpr, KEYS: tl.constexpr, PAIRS: tl.constexpr):
-    """start, clear, stop: rows before `start` and from `stop` on see no key of the tile; those from `clear` on see
-    every one."""
+    """start, clear, whole, stop: rows before `start` and from `stop` on see no key of the tile; those from `clear` on
+    see every one; the tiles before `whole` have all their rows."""
     start = first_key // ROWS * ROWS if PAIRS.causal else 0
     clear = tl.minimum(tl.cdiv(first_key + KEYS - 1, ROWS) * ROWS, tl.cdiv(n, ROWS) * ROWS) if PAIRS.causal else 0
     stop = n
@@ -53,7 +58,7 @@ def rows_of_keys(first_key, n, seen, ROWS: tl.constexpr, KEYS: tl.constexpr, PAI
         stop = tl.minimum(first_key + KEYS + seen[0], n)
     if PAIRS.window or PAIRS.mask != "":
         clear = stop
-    return start, clear, stop
+    return start, clear, n // ROWS * ROWS, stop
 
 
 @triton.jit
@@ -61,9 +66,12 @@ def dk_dv_kernel(
     q_desc, k_desc, v_desc, do_desc, ds_desc, lse, delta, dk_out, dv_out, scale, softmax_scale, mask_desc, sides,
     kv_heads, kv_group, n, n_keys, tiles, batch_heads,
     HEAD: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PAIRS: tl.constexpr, STORE: tl.constexpr,
-    GROUP: tl.constexpr,
+    GROUP: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """dk, dv (batch, kv_heads, n_keys, HEAD), contiguous; and ds^T (batch * heads, n_keys, n) if STORE."""
+    """dk, dv (batch, kv_heads, n_keys, HEAD), contiguous; and ds^T (batch * heads, n_keys, n) if STORE.
+
+    RAGGED: ROWS does not divide n.
+    """
     tile, batch_head = tile_position(tl.program_id(0), tiles, batch_heads, GROUP, False)
     batch, kv_head = batch_head // kv_heads, batch_head % kv_heads
     first_key = tile * KEYS
@@ -72,7 +80,7 @@ def dk_dv_kernel(
     dk = tl.zeros([KEYS, HEAD], tl.float32)
     dv = tl.zeros([KEYS, HEAD], tl.float32)
     seen = (sides[0], sides[1], mask_desc)
-    start, clear, stop = rows_of_keys(first_key, n, seen, ROWS, KEYS, PAIRS)
+    start, clear, whole, stop = rows_of_keys(first_key, n, seen, ROWS, KEYS, PAIRS)
     for member in tl.range(0, kv_group, num_stages=1):
         place = (batch, kv_head * kv_group + member, n_keys)
         row_head = (batch * kv_heads + kv_head) * kv_group + member
@@ -83,9 +91,14 @@ def dk_dv_kernel(
             )  # fmt: skip
         if not (PAIRS.window or PAIRS.mask != ""):
             dk, dv = key_tile_rows(
-                dk, dv, k, v, q_desc, do_desc, ds_desc, lse, delta, place, n, row_head, first_key, clear, stop,
+                dk, dv, k, v, q_desc, do_desc, ds_desc, lse, delta, place, n, row_head, first_key, clear, whole,
                 scale, seen, HEAD, ROWS, KEYS, False, STORE, PAIRS,
             )  # fmt: skip
+            if RAGGED:
+                dk, dv = key_tile_rows(
+                    dk, dv, k, v, q_desc, do_desc, ds_desc, lse, delta, place, n, row_head, first_key,
+                    tl.maximum(clear, whole), stop, scale, seen, HEAD, ROWS, KEYS, True, STORE, PAIRS,
+                )  # fmt: skip
     keys = first_key + tl.arange(0, KEYS)
     at = (batch_head.to(tl.int64) * n_keys + keys[:, None]) * HEAD + tl.arange(0, HEAD)[None, :]
     tl.store(dv_out + at, dv.to(dv_out.dtype.element_ty), mask=keys[:, None] < n_keys)
@@ -107,9 +120,9 @@ def row_tile_keys(
         if MASKED:
             s, visible = seen_scores(s, place, first_row, first_key, scale, seen, ROWS, KEYS, False, PAIRS)
         p = tl.math.exp2(tl.fma(s, factor, -row_lse[:, None]))
-        if MASKED:
-            p = tl.where(visible, p, 0.0)
         ds = p * (tl.dot(do, v.T) - row_delta[:, None])
+        if MASKED:
+            ds = tl.where(visible, ds, 0.0)
         dq = tl.dot(ds.to(q.dtype), k, dq)
     return dq
 

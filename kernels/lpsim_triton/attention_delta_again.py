@@ -2,9 +2,9 @@
 
   "P"   delta = rowsum(dp * p), key tiles ascending: delta = RN(delta + the tile's sum). So the keys of a tile matter.
   "PV"  o = RN16(p) v on one accumulator, float32; delta = rowsum(o * do)
-with p = EX2(fma(s, scale, -lse)), 0 where masked, and dp = do v^T. A row sum goes in the order of an accumulator's
-registers: x = RN(a1 b1), fma(a0, b0, x), then the row's other elements of the thread, ascending, fma each; then the
-four threads in a butterfly, 2 apart and 1 apart.
+with p = EX2(fma(s, scale, -lse)) and dp = do v^T, both 0 where masked, even if dp is NaN. A row sum goes in the order
+of an accumulator's registers: x = RN(a1 b1), fma(a0, b0, x), then the row's other elements of the thread, ascending,
+fma each; then the four threads in a butterfly, 2 apart and 1 apart.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def delta_again_kernel(
         s, visible = seen_scores(
             tl.dot(q, k.T), (batch, head, n_keys), first_row, first_key, scale, seen, ROWS, KEYS, False, PAIRS
         )  # fmt: skip
-        p = tl.where(visible, tl.math.exp2(tl.fma(s, factor, -row_lse[:, None])), 0.0)
+        # Masked: 2^-inf = 0. A select of p and one of dp would be moved behind their product, out of reach of an fma.
+        p = tl.math.exp2(tl.where(visible, tl.fma(s, factor, -row_lse[:, None]), float("-inf")))
         if FROM_P:
-            total = total + tl.sum(p * tl.dot(do, v.T), 1)
+            total = total + tl.sum(p * tl.where(visible, tl.dot(do, v.T), 0.0), 1)
         else:
             o = tl.dot(p.to(q.dtype), v, o)
     if not FROM_P:
