@@ -33,6 +33,8 @@ def backward(
     do: the gradient of o, (..., n, d), in q's format.
     Result: dq, dk, dv in q's dtype (float32 where their sites are wider), delta float32. Grouped query heads add
     into one dk and dv. A row that sees no key has zero gradients and adds nothing.
+    NaN and Inf go through as IEEE 754 has it, but dS of a masked pair is +0 whatever dP and delta are: a row whose o
+    is NaN reaches the keys that it sees. 0 times a NaN or infinite q, k or do is NaN where tiles meet.
     recipe exact takes any float o, lse (base e) and do and gives float64.
     Arithmetic: recipe triton is that of three compiled kernels, recorded on an H200 (`backward_machine`); paper is
     an fp32 backward from the rounded S, l, m and O of its forward pass, gradients rounded to bf16
