@@ -35,11 +35,18 @@ MORE_REMEDIES = {
     "stochastic, 9 bits, pair-o": Remedy(delta_from="pair", rounding=replace(NOISE, bits=9)),
     "stochastic, wide-o": Remedy(delta_from="O32", rounding=NOISE),
 }
-REMEDIES = FIRST_REMEDIES | MORE_REMEDIES
+UNDERFLOWING_REMEDIES = {  # with delta computed again beside the maximum that makes rows of NaN
+    "dynamic, delta-p": Remedy(dynamic(2.0), delta_from="P"),
+    "dynamic, delta-pv": Remedy(dynamic(2.0), delta_from="PV"),
+}
+REMEDIES = FIRST_REMEDIES | MORE_REMEDIES | UNDERFLOWING_REMEDIES
 INPUTS = ("normal", "sharp", "sink", "ties", "one-signed", "identical", "huge", "tiny", "subnormal")
 TIED_AND_HUGE = "tied and huge"  # where the published dynamic maximum underflows every weight: NaN, on both sides
 NON_FINITE = "non-finite"
 ALL_MINUS_INFINITY = "a row of -inf scores"
+KEY_AT_MINUS_INFINITY = "a key of -inf scores"
+VALUES_AT_FAULT = "non-finite v and do"
+UNDERFLOWING = "two rows underflow"  # under the published dynamic maximum: their o is NaN, that of the others is not
 MASKS = ("padding", "some", "bias", "bias16", "slope")
 
 
@@ -59,11 +66,12 @@ class Config(NamedTuple):
     mask: str = ""  #: one of MASKS
     left: int = -1  #: of the window; -1: there is none
     right: int = -1
+    rows: int = 64  #: of the emulator's tiles; the kernels have their own, and no bit should hang on it
 
 
 def configurations() -> list[Config]:
-    """All of them: the index names the outputs and seeds the inputs."""
-    return _plain() + _remedied() + _masked() + _windows() + _float8() + _small()
+    """All of them: the index names the outputs and seeds the inputs. New ones at the end, for the others to stay."""
+    return _plain() + _remedied() + _masked() + _windows() + _float8() + _small() + _special()
 
 
 def _plain() -> list[Config]:
@@ -141,7 +149,8 @@ def _windows() -> list[Config]:
 def _float8() -> list[Config]:
     kinds = ("normal", "sharp", "ties", "one-signed", "huge")
     found = [Config(FLOAT8, *row) for row in product((32, 64, 128, 256), (False, True), kinds)]
-    found += [Config(FLOAT8, 64, True, "ties", remedy, n=192, n_keys=192) for remedy in REMEDIES if remedy != "plain"]
+    remedies = [*FIRST_REMEDIES, *MORE_REMEDIES][1:]
+    found += [Config(FLOAT8, 64, True, "ties", remedy, n=192, n_keys=192) for remedy in remedies]
     found += [
         Config(FLOAT8, d, True, "sink", keys=keys, n=256, n_keys=256) for d, keys in product((64, 128), (32, 128))
     ]
@@ -157,6 +166,45 @@ def _small() -> list[Config]:
     found += [base._replace(causal=False, inputs="normal", mask=mask) for mask in MASKS]
     found += [base._replace(causal=False, inputs="normal", left=left, right=right) for left, right in ((20, 3), (0, 9))]
     return [*found, base._replace(causal=False, inputs=ALL_MINUS_INFINITY)]
+
+
+def _special() -> list[Config]:
+    """NaN and infinity beside what is masked: rows of NaN with tiles other than the kernels', operands at fault within
+    one tile (0 times NaN would show several), and a key without weight where no tile divides the rows."""
+    base = Config("bf16", 64, True, UNDERFLOWING, "dynamic", n=192, n_keys=192)
+    long = base._replace(n=200, n_keys=200, rows=128)
+    found = [
+        base._replace(dtype=dtype, d=d, remedy=remedy, n=n, n_keys=n, rows=rows)
+        for (dtype, d), remedy, (n, rows) in product(
+            (("bf16", 64), ("fp16", 64), ("bf16", 128)), ("dynamic", "dynamic, beta 7"),
+            ((192, 64), (192, 128), (200, 32), (256, 128)),
+        )
+    ]  # fmt: skip
+    found += [long._replace(d=d, remedy=remedy) for d, remedy in product((64, 128), UNDERFLOWING_REMEDIES)]
+    found += [long._replace(d=d, heads=4, kv_heads=2) for d in (16, 64, 128, 256)]
+    found += [
+        long._replace(d=d, causal=causal, mask=mask) for d, causal, mask in product((64, 128), (True, False), MASKS[:2])
+    ]
+    found += [
+        long._replace(d=d, causal=False, left=left, right=right)
+        for d, (left, right) in product((64, 128), ((37, 0), (64, 64)))
+    ]
+    found += [
+        base._replace(d=d, n=n, n_keys=n, inputs=VALUES_AT_FAULT, remedy="delta-p", **pairs)
+        for (d, n), pairs in product(
+            ((64, 64), (128, 64), (64, 50), (128, 50), (256, 32)),
+            ({}, {"mask": "some"}, {"causal": False, "mask": "bias"}, {"causal": False, "left": 5, "right": 9}),
+        )
+    ]
+    found += [
+        base._replace(d=d, causal=False, inputs=KEY_AT_MINUS_INFINITY, remedy="plain", n=n, n_keys=n)
+        for d, n in product((64, 128, 256), (192, 200))
+    ]
+    small = base._replace(d=16, keys=32, n=72, n_keys=72)  # for `attention_crosscheck.keep`, as `_small`
+    found += [small._replace(remedy=remedy, rows=128) for remedy in UNDERFLOWING_REMEDIES]
+    found += [small._replace(dtype=dtype, rows=rows) for dtype, rows in product(DTYPES, (32, 128))]
+    found += [small._replace(n=32, n_keys=32, inputs=VALUES_AT_FAULT, remedy="delta-p")]
+    return [*found, small._replace(causal=False, inputs=KEY_AT_MINUS_INFINITY, remedy="plain")]
 
 
 def normals(seed: int, which: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -177,10 +225,12 @@ def inputs(index: int, config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarr
         q[..., 0] = 3.0 + 0.25 * q[..., 0]
         k[..., 0, 0] = 16.0
         v[..., 0, :] *= 0.125
-    elif kind == "ties":  # neighbours are the same key, and scores are small integers, so that maxima tie
+    elif kind in ("ties", UNDERFLOWING):  # neighbours are the same key, and scores are small integers, so maxima tie
         q, k = np.round(q), np.round(k)
         k[..., 1::2, :] = k[..., : k.shape[-2] // 2 * 2 : 2, :]
         v = -np.abs(v) - 1.0
+        if kind == UNDERFLOWING:  # a tied maximum of more than 150: 2^(s - 2 max) is 0 for every score of the row
+            q[..., (11, config.n // 4 | 1), :] *= 128.0
     elif kind == "one-signed":
         v = -np.abs(v) - 0.5
         q *= 2.0
@@ -193,6 +243,10 @@ def inputs(index: int, config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarr
         k[:] = k[..., :1, :]
     elif kind == NON_FINITE:
         q[..., 3, 5], k[..., 7, 1], v[..., 9, 2], do[..., 11, 3] = np.nan, np.inf, -np.inf, np.nan
+    elif kind == VALUES_AT_FAULT:
+        v[..., 9, 2], do[..., 11, 3] = -np.inf, np.nan
+    elif kind == KEY_AT_MINUS_INFINITY:
+        q, k[..., 7, 1] = np.abs(q) + 0.5, -np.inf
     elif kind == ALL_MINUS_INFINITY:
         k, q[..., 3, 5] = np.abs(k) + 0.5, -np.inf
     elif kind == "tiny":

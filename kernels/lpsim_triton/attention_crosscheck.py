@@ -78,7 +78,7 @@ def emulated(index: int, config: Config) -> dict[str, np.ndarray]:
         site = recipes.Site("bf16" if small else "input", remedy.rounding or "rne")
         recipe = recipes.with_site(recipe, O=site)
     given = mask(index, config)
-    options = {"causal": config.causal, "block": (64, config.keys)}
+    options = {"causal": config.causal, "block": (config.rows, config.keys)}
     options["window"] = None if config.left < 0 else (config.left, config.right)
     if given is not None:
         options["mask" if given.dtype == bool else "bias"] = given

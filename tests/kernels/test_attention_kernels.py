@@ -33,6 +33,7 @@ def wrong(index, got, want):
 def test_the_recordings_cover_what_users_vary():
     chosen = [CONFIGS[index] for index in INDICES]
     special = {cases.TIED_AND_HUGE, cases.NON_FINITE, cases.ALL_MINUS_INFINITY}
+    special |= {cases.KEY_AT_MINUS_INFINITY, cases.UNDERFLOWING, cases.VALUES_AT_FAULT}
     assert {c.remedy for c in chosen} == set(cases.REMEDIES)
     assert {c.inputs for c in chosen} == {*cases.INPUTS, *special}
     assert {c.dtype for c in chosen} == set(cases.ALL_DTYPES)

@@ -45,6 +45,42 @@ def test_no_tuning_changes_a_bit(gpu, d, causal):
         assert all(gpu.equal(a, b) for a, b in zip(results[0], result, strict=True)), tuning
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(384, 64), (384, 128), (400, 64), (400, 128), (400, 256)])
+def test_no_tuning_changes_a_bit_of_gradients_beside_nan(gpu, n, d, causal):
+    """Rows whose o is NaN and a v that is infinite, lengths that tiles divide and not: the plain and the overlapped
+    kernels give a NaN to the same keys, those that such a row sees."""
+    from lpsim_triton import attention_backward as backward
+    from lpsim_triton import attention_forward as forward
+    from lpsim_triton.attention_backward import Tile
+
+    gpu.manual_seed(0)
+    q, k, v, do = (gpu.randn(2, 2, n, d, device="cuda").bfloat16() for _ in range(4))
+    rule = forward.Rule(causal, d**-0.5, keys=64)
+    o, more, lse = forward.forward(q, k, v, rule)
+    o[0, 1, 70], o[1, 0, 199], v[1, 1, 300, 5] = np.nan, np.nan, np.inf
+    plain = Tile(32, 64, 8 if d == 256 else 4, 1), Tile(64, 32, 4, 1)
+    tunings = [backward.Tuning(*plain, False)]
+    if d <= 128:
+        tunings += [
+            backward.Tuning(Tile(64, 64, 4, 1), Tile(64, 64, 4, 1), True),
+            backward.Tuning(Tile(128 if d == 64 else 64, 128, 4, 2, True), Tile(128, 64, 4, 2, True), False),
+            backward.Tuning(Tile(64, 128, 4, 2, True), Tile(128, 64, 4, 2), True),
+        ]
+    results = [backward.backward(q, k, v, o, more, lse, do, rule, tuning=tuning) for tuning in tunings]
+    for result, tuning in zip(results, tunings, strict=True):
+        for a, b in zip(results[0], result, strict=True):
+            assert gpu.equal(a.isnan(), b.isnan()), tuning
+            assert gpu.equal(a[~a.isnan()], b[~b.isnan()]), tuning
+    dq, dk, dv, _ = results[0]
+    seen = 71 if causal else n
+    assert dk[0, 1, :seen].isnan().all()
+    assert not dk[0, 1, seen:].isnan().any()
+    assert dq[0, 1, 70].isnan().all()
+    assert dq[0].isnan().sum() == d
+    assert not dv.isnan().any()
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_no_tuning_changes_a_bit_under_a_mask(gpu, bias):
     from lpsim_triton import attention_backward as backward
