@@ -138,7 +138,7 @@ def test_zero_times_nan_is_nan_where_tiles_meet(block, watched):
     options = {"causal": True, "block": block} | ({"mask": np.ones((N, N), bool)} if watched else {})
     at = 41
     for name, result in (("v", "o"), ("k", "dq"), ("q", "dk"), ("do", "dv")):
-        operands = dict(zip(("q", "k", "v", "do"), matrices(), strict=True))
+        operands: dict[str, np.ndarray] = dict(zip(("q", "k", "v", "do"), matrices(), strict=True))
         operands[name][at, 5] = np.nan
         q, k, v, do = operands.values()
         forward = lp.attention.forward(q, k, v, **options)

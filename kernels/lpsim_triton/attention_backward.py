@@ -9,8 +9,8 @@ Arithmetic (fp32, base 2; emulated by `lpsim.attention.backward`, recipe triton)
 Query heads that share a key head add to dk and dv in ascending order, on the same accumulator.
 
 A dot adds 16 products at a time, in order, and a masked product adds nothing: so no tile changes a bit, and all of
-them are free to be tuned. Nor does it matter whether dq computes ds again or reads what the dk, dv kernel stored. (But 0
-times a NaN or infinite q, k or do is NaN, for all rows and keys of the tile that holds it: docs/gpu-attention.md.)
+them are free to be tuned. Nor does it matter whether dq computes ds again or reads what the dk, dv kernel stored. But 0
+times a NaN or infinite q, k or do is NaN, for all rows and keys of the tile that holds it: docs/gpu-attention.md.
 """
 
 from __future__ import annotations
