@@ -105,6 +105,39 @@ def test_gradients_of_masked_pairs_are_cleared_and_others_cost_nothing(triton, c
         assert selects(asm["ttgir"]) == 1  # p is only a factor of ds
 
 
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_overlapped_kernels_clear_them_in_loops_of_their_own(triton, causal, ragged):
+    """dk, dv: p and ds by a select in each loop with masked pairs or missing rows; dq: ds under a condition."""
+    module = importlib.import_module("lpsim_triton.attention_backward_async")
+    constants = {"HEAD": 64, "ROWS": 64, "CAUSAL": causal, "STORE": True, "GROUP": 4, "STAGES": 2, "RAGGED": ragged}
+    ttgir = overlapped(triton, module.dk_dv_kernel, constants)
+    groups = 2  # of warps, each with its own text
+    assert selects(ttgir) == groups * 2 * (causal + ragged)
+    assert ttgir.count("math.exp2") == groups * (1 + causal + ragged)
+    if not ragged:
+        module = importlib.import_module("lpsim_triton.attention_dq_async")
+        constants = {"HEAD": 64, "KEYS": 64, "CAUSAL": causal, "GROUP": 4, "STAGES": 2}
+        assert selects(overlapped(triton, module.dq_kernel, constants)) == groups
+
+
+def overlapped(triton, kernel, constants) -> str:
+    """The TTGIR of a Gluon kernel for bf16, d 64 and tiles of 64."""
+    from triton.backends.compiler import GPUTarget
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    tile, layout = "1, 1, 64, 64", gl.NVMMASharedLayout(128, 16, rank=4)
+    types = {f"{name}_desc": f"tensordesc<bf16[{tile}],{layout!r}>" for name in ("q", "k", "v", "do")}
+    types["ds_desc"] = f"tensordesc<bf16[1, 64, 64],{gl.NVMMASharedLayout(128, 16, rank=3)!r}>"
+    types |= {name: "*bf16" for name in ("dk", "dv", "dq")} | {"lse": "*fp32", "delta": "*fp32"}
+    types |= {"scale": "fp32", "softmax_scale": "fp32"}
+    signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in kernel.arg_names}
+    options = {"num_warps": 4, "enable_fp_fusion": True}
+    source = GluonASTSource(kernel, signature, constants)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ttgir"]
+
+
 def selects(ttgir: str) -> int:
     """How often a tile of float32 is chosen element by element."""
     return len(re.findall(r"arith\.select .*tensor<64x64xf32", ttgir))
