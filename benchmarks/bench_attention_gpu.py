@@ -31,6 +31,7 @@ OURS = {
     "lpsim": (Remedy(), FORWARD + BACKWARD, None),
     "lpsim, dynamic maximum": (REMEDIES["dynamic"], FORWARD, None),
     "lpsim, guarded maximum": (REMEDIES["guarded"], FORWARD, None),
+    "lpsim, every maximum": (REMEDIES["guarded-every"], FORWARD, None),
     "lpsim, guarded by row": (REMEDIES["guarded-row"], FORWARD, None),
     "lpsim, o in float32 too": (REMEDIES["wide-o"], FORWARD + BACKWARD, None),
     "lpsim, o as two bf16": (REMEDIES["pair-o"], FORWARD + BACKWARD, None),

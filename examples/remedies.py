@@ -40,6 +40,9 @@ REMEDIES = {
     "dynamic maximum, beta 2, guarded": (
         lambda r: with_switch(r, maximum=dynamic(2.0, guard=True)), 0, "a compare a score",
     ),
+    "dynamic maximum, guarded, every tile": (
+        lambda r: with_switch(r, maximum=dynamic(2.0, guard=True, scope="every")), 0, "none",
+    ),
     "dynamic maximum, guarded, by row": (
         lambda r: with_switch(r, maximum=dynamic(2.0, guard=True, scope="row")), 0, "a compare a score",
     ),

@@ -18,7 +18,7 @@ class Maximum(NamedTuple):
     beta: float = 0.0
     tolerance: float = 0.0
     guard: bool = False  #: keep only the part of the shift that changes significands: less than one binade
-    scope: str = "tile"  #: ties are counted in a key tile, or over all tiles of the row so far
+    scope: str = "tile"  #: ties are counted in a key "tile", over all of a "row" so far, or not: "every" r is displaced
     threshold: float = 0.0  #: log2 units by which the maximum must grow before it is taken over
     offset: float = 0.0  #: log2 units by which the weights are larger than exp(S - m)
 
@@ -33,7 +33,9 @@ def dynamic(beta: float = 2.0, tolerance: float = 1e-3, *, guard: bool = False, 
     natural units every weight of the row underflows, and the row is 0 / 0. With guard=True the shift is taken
     modulo one factor of two: the weights keep their significands, which is all that rounding sees, and lie
     above 1/2 where they were 1; so the row is exact for all finite scores.
-    scope: "tile" counts ties in each key tile, as published; "row" over all tiles seen so far.
+    scope: "tile" counts ties in each key tile, as published; "row" over all tiles seen so far. "every" counts none and
+    displaces the maximum of every tile: on tied rows the same, on others a shift that the guard makes harmless. What
+    costs time in a kernel is the counting; tolerance has no meaning then.
     """
     for name, value in (("beta", beta), ("tolerance", tolerance)):
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -44,7 +46,7 @@ def dynamic(beta: float = 2.0, tolerance: float = 1e-3, *, guard: bool = False, 
         raise ValueError(f"tolerance={tolerance!r} must be at least 0 and below 1.")
     if not isinstance(guard, bool):
         raise TypeError(f"guard={guard!r} must be True or False.")
-    choose("scope", scope, {"tile": 0, "row": 0})
+    choose("scope", scope, {"tile": 0, "row": 0, "every": 0})
     return Maximum(float(beta), float(tolerance), guard, scope)
 
 

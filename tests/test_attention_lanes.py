@@ -13,12 +13,13 @@ ROUNDED_L = recipes.with_switch("triton", l_from="rounded")
 WIDE_O = recipes.with_site("triton", O="fp32")
 DYNAMIC = recipes.with_switch("triton", maximum=recipes.dynamic(beta=2.0, tolerance=1e-2))
 GUARDED = recipes.with_switch("triton", maximum=recipes.dynamic(beta=4.0, tolerance=1e-2, guard=True))
+EVERY = recipes.with_switch("triton", maximum=recipes.dynamic(beta=7.0, guard=True, scope="every"))
 ACROSS = recipes.with_switch("triton", maximum=recipes.dynamic(beta=2.0, tolerance=0.5, guard=True, scope="row"))
 LAZY = recipes.with_switch("triton", maximum=recipes.lazy(threshold=2.0, offset=1.0))
 TRITON = recipes.recipe("triton")
 REMEDIES = {
     "triton": TRITON, "rounded l": ROUNDED_L, "wide O": WIDE_O, "dynamic": DYNAMIC, "guarded": GUARDED,
-    "across tiles": ACROSS, "lazy": LAZY,
+    "across tiles": ACROSS, "every tile": EVERY, "lazy": LAZY,
 }  # fmt: skip
 
 

@@ -39,7 +39,12 @@ UNDERFLOWING_REMEDIES = {  # with delta computed again beside the maximum that m
     "dynamic, delta-p": Remedy(dynamic(2.0), delta_from="P"),
     "dynamic, delta-pv": Remedy(dynamic(2.0), delta_from="PV"),
 }
-REMEDIES = FIRST_REMEDIES | MORE_REMEDIES | UNDERFLOWING_REMEDIES
+EVERY_REMEDIES = {  # maxima displaced whether they tie or not
+    "every": Remedy(dynamic(2.0, guard=True, scope="every")),
+    "every, rounded-l": Remedy(dynamic(7.0, guard=True, scope="every"), l_from="rounded"),
+    "every, published": Remedy(dynamic(2.0, scope="every")),
+}
+REMEDIES = FIRST_REMEDIES | MORE_REMEDIES | UNDERFLOWING_REMEDIES | EVERY_REMEDIES
 INPUTS = ("normal", "sharp", "sink", "ties", "one-signed", "identical", "huge", "tiny", "subnormal")
 TIED_AND_HUGE = "tied and huge"  # where the published dynamic maximum underflows every weight: NaN, on both sides
 NON_FINITE = "non-finite"
@@ -71,7 +76,7 @@ class Config(NamedTuple):
 
 def configurations() -> list[Config]:
     """All of them: the index names the outputs and seeds the inputs. New ones at the end, for the others to stay."""
-    return _plain() + _remedied() + _masked() + _windows() + _float8() + _small() + _special()
+    return _plain() + _remedied() + _masked() + _windows() + _float8() + _small() + _special() + _every()
 
 
 def _plain() -> list[Config]:
@@ -205,6 +210,24 @@ def _special() -> list[Config]:
     found += [small._replace(dtype=dtype, rows=rows) for dtype, rows in product(DTYPES, (32, 128))]
     found += [small._replace(n=32, n_keys=32, inputs=VALUES_AT_FAULT, remedy="delta-p")]
     return [*found, small._replace(causal=False, inputs=KEY_AT_MINUS_INFINITY, remedy="plain")]
+
+
+def _every() -> list[Config]:
+    """Every maximum displaced, in each kernel: the plain one, two groups of warps, three. And the third without."""
+    shapes = ((64, False, 128, 200), (64, True, 64, 200), (128, True, 128, 321), (256, False, 64, 136))
+    found = [
+        Config(dtype, d, causal, "ties" if causal and inputs == ALL_MINUS_INFINITY else inputs, remedy, keys, n, n)
+        for remedy, (d, causal, keys, n), (dtype, inputs) in product(
+            EVERY_REMEDIES, shapes, (("bf16", "normal"), ("fp16", "sharp"), ("bf16", ALL_MINUS_INFINITY))
+        )
+    ]
+    found += [Config("bf16", 64, False, kind, "plain", 128, n, n, 4, 2) for kind in INPUTS for n in (192, 450)]
+    found += [Config(FLOAT8, 64, True, "ties", remedy, n=192, n_keys=192) for remedy in EVERY_REMEDIES]
+    found += [
+        Config("bf16", 64, False, "ties", "every", 128, 200, 200, mask=mask, left=left, right=left // 3)
+        for mask, left in (("some", -1), ("bias", -1), ("", 70))
+    ]
+    return found + [Config("bf16", 16, True, "ties", remedy, 32, 72, 72) for remedy in EVERY_REMEDIES]
 
 
 def normals(seed: int, which: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -22,7 +22,7 @@ import triton.language as tl
 from .attention_forward_async import launch
 from .attention_output import round_output
 from .attention_seen import described_pairs, keys_of_rows, seen_scores
-from .attention_tiles import HEADS_TOGETHER, Rule, described, described_turned, log2_scale
+from .attention_tiles import HEADS_TOGETHER, Rule, described, described_turned, log2_scale, variant
 
 if TYPE_CHECKING:
     import torch
@@ -81,17 +81,6 @@ def displaced(r, beta, GUARD: tl.constexpr):
     return tl.where(r > 0, r * beta, tl.where(r < 0, 0.0, r))
 
 
-class Variant(NamedTuple):
-    """What is compiled into the kernel besides sizes and `Pairs`."""
-
-    dynamic: bool
-    guard: bool
-    across: bool  #: ties are counted over all tiles of the row so far
-    rounded_l: bool
-    kept: str  #: beside o: "" nothing, "O32" o in float32, "pair" what o lost; "32": o in float32 in place of o
-    turned: bool  #: v comes as (d, keys): 8-bit inputs
-
-
 @triton.jit
 def tile_maximum(s, scale, numbers, largest, ties, MASKED: tl.constexpr, WITH: tl.constexpr):
     """RN(rowmax * scale), or what the dynamic maximum puts in its place, and the row's largest score and its ties so
@@ -99,6 +88,9 @@ def tile_maximum(s, scale, numbers, largest, ties, MASKED: tl.constexpr, WITH: t
     beta, tolerance = numbers
     if not WITH.dynamic:
         return rounded_product(tl.max(s, 1), scale), largest, ties
+    if WITH.every:
+        r = rounded_product(tl.max(s, 1), scale)
+        return tl.where(r > float("-inf"), displaced(r, beta, WITH.guard), r), largest, ties
     # A score x is near if fma(x, scale, -r) >= -tolerance, which grows with x: so two are if the second largest is.
     # A masked score gives -inf, a masked row NaN: neither is near.
     first, second = two_largest(s, not MASKED)
@@ -203,19 +195,23 @@ class Tuning(NamedTuple):
     rows: int  #: query rows of a tile, at least 16 a warp: else warps share a row, and its sum has another order
     warps: int
     stages: int  #: 1 beside a mask: with more the compiler may lay rows out, and so sum them, in another order
-    overlapped: bool = False  #: attention_forward_async, with `stages` buffers; rows and warps are its own then
+    overlapped: bool = False  #: attention_forward_async, `stages` buffers; rows: 128 or 192, four warps for each 64
     registers: int | None = None  #: at most so many a thread; None: as the compiler likes
 
 
 def default_tuning(q: torch.Tensor, n_keys: int, rule: Rule, plain: bool) -> Tuning:
     """For an H200; see docs/gpu-attention.md. plain: no mask and no window."""
-    n, head, keys = q.shape[2], q.shape[3], rule.keys
-    usual = plain and q.element_size() == 2 and rule.maximum.scope == "tile"
-    if usual and head >= 128 and keys >= 64 and head * keys <= 128 * 128 and min(n, n_keys) >= 128:
+    n, head, keys, maximum = q.shape[2], q.shape[3], rule.keys, rule.maximum
+    usual = plain and q.element_size() == 2 and maximum.scope != "row"
+    counts = maximum.beta != 0.0 and maximum.scope == "tile"
+    shortest = min(n, n_keys)
+    if usual and head >= 128 and keys >= 64 and head * keys <= 128 * 128 and shortest >= 128:
         return Tuning(128, 4, 3 if head * keys <= 128 * 64 else 2, overlapped=True)
+    if usual and head == 64 and keys == 128 and shortest >= 192 and not rule.causal and not counts:
+        return Tuning(192, 4, 3, overlapped=True)
     if head * keys > 128 * 128:
         return Tuning(128, 8, 1)
-    third = 168 if usual and head <= 64 and rule.maximum.beta else None  # with more a third program has no room
+    third = 168 if usual and head <= 64 and counts else None  # with more a third program has no room
     return Tuning(64, 4, 2 if plain else 1, registers=third)
 
 
@@ -240,18 +236,15 @@ def forward(
         raise ValueError(f"{tuned}: masks and windows run in the plain kernel, and masks with one stage.")
     small = q.element_size() == 1
     o = q.new_empty(q.shape, dtype=torch.bfloat16 if small else q.dtype)
-    kept = "32" if rule.rounding else {"O32": "O32", "pair": "pair"}.get(rule.delta_from, "")
-    more_dtype = o.dtype if kept == "pair" else torch.float32
-    more = q.new_empty(o.shape if kept else (0,), dtype=more_dtype)
+    with_ = variant(rule, small)
+    more_dtype = o.dtype if with_.kept == "pair" else torch.float32
+    more = q.new_empty(o.shape if with_.kept else (0,), dtype=more_dtype)
     lse = q.new_empty((batch, heads, n), dtype=torch.float32)
     if tuned.overlapped:
-        launch(q, k, v, o, more, lse, rule, kept, tuned.stages)
+        launch(q, k, v, o, more, lse, rule, with_, tuned.rows, tuned.stages)
     else:
         maximum = rule.maximum
         pairs, seen = described_pairs(rule, mask, (n, n_keys), tuned.rows, rule.keys)
-        with_ = Variant(
-            maximum.beta != 0.0, maximum.guard, maximum.scope == "row", rule.l_from == "rounded", kept, small
-        )  # fmt: skip
         tiles = triton.cdiv(n, tuned.rows)
         forward_kernel[(tiles * batch * heads,)](  # pyright: ignore[reportIndexIssue]
             described(q, tuned.rows), described(k, rule.keys),

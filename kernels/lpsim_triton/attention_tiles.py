@@ -32,6 +32,28 @@ class Rule(NamedTuple):
     v_scale: float = 1.0  #: what an fp8 v is multiplied by
 
 
+class Variant(NamedTuple):
+    """What is compiled into a forward kernel besides sizes and which pairs count."""
+
+    dynamic: bool
+    guard: bool
+    every: bool  #: no ties needed, and none counted
+    across: bool  #: ties are counted over all tiles of the row so far
+    rounded_l: bool
+    kept: str  #: beside o: "" nothing, "O32" o in float32, "pair" what o lost; "32": o in float32 in place of o
+    turned: bool  #: v comes as (d, keys): 8-bit inputs
+
+
+def variant(rule: Rule, small: bool) -> Variant:
+    """The rule's Variant; small: 8-bit inputs."""
+    maximum = rule.maximum
+    kept = "32" if rule.rounding else {"O32": "O32", "pair": "pair"}.get(rule.delta_from, "")
+    return Variant(
+        maximum.beta != 0.0, maximum.guard, maximum.scope == "every", maximum.scope == "row",
+        rule.l_from == "rounded", kept, small,
+    )  # fmt: skip
+
+
 def log2_scale(scale: float) -> float:
     """RN32(RN32(scale) * RN32(log2 e)), what scores are multiplied by."""
     return float(np.float32(scale) * np.float32(LOG2_E))

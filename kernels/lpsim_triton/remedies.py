@@ -25,6 +25,7 @@ class Remedy(NamedTuple):
 REMEDIES: dict[str, Remedy] = {
     "dynamic": Remedy(dynamic(2.0)),  # as published: NaN where every weight of a row underflows
     "guarded": Remedy(dynamic(2.0, guard=True)),
+    "guarded-every": Remedy(dynamic(2.0, guard=True, scope="every")),  # ties are not counted: no cost
     "guarded-row": Remedy(dynamic(2.0, guard=True, scope="row")),
     "wide-o": Remedy(delta_from="O32"),
     "pair-o": Remedy(delta_from="pair"),

@@ -65,7 +65,8 @@ def tiled(s: np.ndarray, v: np.ndarray, keys: int, maximum: Maximum) -> tuple[np
             r = seen = np.maximum(r, seen)
         count = (r[..., None] - tile <= maximum.tolerance).sum(axis=-1)
         ties = ties + count if maximum.scope == "row" else count
-        raised = np.where((ties > 1) & (maximum.beta > 0) & (r > -np.inf), displaced(r, maximum), r)
+        tied = (ties > 1) | (maximum.scope == "every")
+        raised = np.where(tied & (maximum.beta > 0) & (r > -np.inf), displaced(r, maximum), r)
         new = np.where(raised - m <= maximum.threshold * np.log(2.0), m, np.maximum(m, raised))
         p = np.exp(tile - _finite(new)[..., None])
         alpha = np.exp(m - _finite(new))

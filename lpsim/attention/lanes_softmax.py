@@ -62,6 +62,11 @@ def _maxima(s, keys, n, scale, rule, x):
 @merged
 def _dynamic(s, keys, n, scale, rule, x):
     """`softmax.tile_maximum` once the largest score is known."""
+    if rule.every:
+        for j in range(n):
+            if x.r[j] > MINUS_INFINITY:
+                x.r[j] = displaced(x.r[j], rule.beta, rule.guard, f32(1.0))
+        return
     largest, ties = np.empty(n, f32), np.zeros(n, np.int64)
     for j in range(n):
         largest[j] = x.r[j]

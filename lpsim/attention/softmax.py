@@ -55,6 +55,7 @@ class Rule(NamedTuple):
     tolerance: np.float32
     guard: bool
     across: bool  #: count ties over all tiles of a row
+    every: bool  #: no ties needed
     threshold: np.float32
 
 
@@ -62,7 +63,8 @@ def rule(maximum: Maximum, unit: np.float32) -> Rule:
     """The rule in units of which one natural unit holds `unit`: log2 e in base 2, 1 in base e."""
     threshold = np.float32(maximum.threshold) * (unit / LOG2_E)
     tolerance = np.float32(maximum.tolerance) * unit
-    return Rule(np.float32(maximum.beta), tolerance, maximum.guard, maximum.scope == "row", threshold)
+    scope = maximum.scope
+    return Rule(np.float32(maximum.beta), tolerance, maximum.guard, scope == "row", scope == "every", threshold)
 
 
 @njit
@@ -94,6 +96,8 @@ def tile_maximum(s, scale, rule, seen, ties_seen):
     r = f32(largest * scale)
     if rule.beta == f32(0.0) or not (r > MINUS_INFINITY):
         return r, seen, ties_seen
+    if rule.every:
+        return displaced(r, rule.beta, rule.guard, f32(1.0)), seen, ties_seen
     ties = 0
     if rule.across:
         ties = ties_seen if f32(r - seen) <= rule.tolerance else 0
@@ -123,7 +127,9 @@ def nearest_maxima(s, rule, seen, ties, m):
         r = s[i, 0]
         for k in range(1, s.shape[1]):
             r = max_f32(r, s[i, k])
-        if rule.beta != f32(0.0) and r > MINUS_INFINITY:
+        if rule.beta != f32(0.0) and rule.every and r > MINUS_INFINITY:
+            r = displaced(r, rule.beta, rule.guard, LN_2)
+        elif rule.beta != f32(0.0) and r > MINUS_INFINITY:
             count = 0
             if rule.across:
                 count = ties[i] if f32(r - seen[i]) <= rule.tolerance else 0
