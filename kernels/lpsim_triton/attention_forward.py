@@ -51,6 +51,20 @@ def rounded_product(x, y):
 
 
 @triton.jit
+def rounded_pairs(p, dtype: tl.constexpr):
+    """p as bf16 or fp16, two values an instruction, by hand: what is used twice the compiler rounds one by one."""
+    if dtype == tl.bfloat16:
+        pairs = tl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,r,r", [p], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
+    else:
+        pairs = tl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,r,r", [p], dtype=tl.float16, is_pure=True, pack=2
+        )
+    return pairs
+
+
+@triton.jit
 def larger_two(a, a_next, b, b_next):
     """The two largest of two ordered pairs."""
     return tl.maximum(a, b), tl.maximum(tl.minimum(a, b), tl.maximum(a_next, b_next))
@@ -78,7 +92,7 @@ def displaced(r, beta, GUARD: tl.constexpr):
     if GUARD:
         shift = tl.where(r > 0, rounded_product(r, beta - 1), -r)
         return tl.where(shift < 8388608.0, r + (shift - tl.floor(shift)), r)
-    return tl.where(r > 0, r * beta, tl.where(r < 0, 0.0, r))
+    return tl.where(r > 0, r * beta, tl.where((r < 0) & (r > float("-inf")), 0.0, r))
 
 
 @triton.jit
@@ -89,8 +103,7 @@ def tile_maximum(s, scale, numbers, largest, ties, MASKED: tl.constexpr, WITH: t
     if not WITH.dynamic:
         return rounded_product(tl.max(s, 1), scale), largest, ties
     if WITH.every:
-        r = rounded_product(tl.max(s, 1), scale)
-        return tl.where(r > float("-inf"), displaced(r, beta, WITH.guard), r), largest, ties
+        return displaced(rounded_product(tl.max(s, 1), scale), beta, WITH.guard), largest, ties
     # A score x is near if fma(x, scale, -r) >= -tolerance, which grows with x: so two are if the second largest is.
     # A masked score gives -inf, a masked row NaN: neither is near.
     first, second = two_largest(s, not MASKED)
@@ -128,7 +141,7 @@ def forward_tiles(
         m_new = tl.maximum(m, r)
         p = tl.math.exp2(tl.fma(s, factor, -m_new[:, None]))
         alpha = tl.math.exp2(m - m_new)
-        weights = p.to(q.dtype)
+        weights = rounded_pairs(p, q.dtype) if WITH.rounded_l and not WITH.turned else p.to(q.dtype)
         summed = weights.to(tl.float32) if WITH.rounded_l else p
         l = tl.fma(l, alpha, tl.sum(summed, 1))
         acc = acc * alpha[:, None]
@@ -196,7 +209,6 @@ class Tuning(NamedTuple):
     warps: int
     stages: int  #: 1 beside a mask: with more the compiler may lay rows out, and so sum them, in another order
     overlapped: bool = False  #: attention_forward_async, `stages` buffers; rows: 128 or 192, four warps for each 64
-    registers: int | None = None  #: at most so many a thread; None: as the compiler likes
 
 
 def default_tuning(q: torch.Tensor, n_keys: int, rule: Rule, plain: bool) -> Tuning:
@@ -207,12 +219,12 @@ def default_tuning(q: torch.Tensor, n_keys: int, rule: Rule, plain: bool) -> Tun
     shortest = min(n, n_keys)
     if usual and head >= 128 and keys >= 64 and head * keys <= 128 * 128 and shortest >= 128:
         return Tuning(128, 4, 3 if head * keys <= 128 * 64 else 2, overlapped=True)
-    if usual and head == 64 and keys == 128 and shortest >= 192 and not rule.causal and not counts:
-        return Tuning(192, 4, 3, overlapped=True)
+    light = rule.l_from == "exact" and not counts  # else registers do not suffice for three groups of warps
+    if usual and light and head == 64 and keys == 128 and shortest >= 192 and not rule.causal:
+        return Tuning(192, 4, 4, overlapped=True)
     if head * keys > 128 * 128:
         return Tuning(128, 8, 1)
-    third = 168 if usual and head <= 64 and counts else None  # with more a third program has no room
-    return Tuning(64, 4, 2 if plain else 1, registers=third)
+    return Tuning(64, 4, 2 if plain else 1)
 
 
 def forward(
@@ -252,7 +264,7 @@ def forward(
             (maximum.beta, log2_scale(maximum.tolerance)), rule.v_scale, *seen, heads, heads // k.shape[1], n, n_keys,
             tiles, batch * heads,
             HEAD=d, ROWS=tuned.rows, KEYS=rule.keys, PAIRS=pairs, WITH=with_, GROUP=HEADS_TOGETHER,
-            num_warps=tuned.warps, num_stages=tuned.stages, maxnreg=tuned.registers, enable_fp_fusion=True,
+            num_warps=tuned.warps, num_stages=tuned.stages, enable_fp_fusion=True,
         )  # fmt: skip
     if rule.rounding is not None:
         more = round_output(more, o, rule.rounding, rule.delta_from)

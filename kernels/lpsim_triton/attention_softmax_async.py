@@ -31,7 +31,7 @@ def displaced(r, beta, GUARD: gl.constexpr):
     if GUARD:
         shift = gl.where(r > 0, rounded_product(r, beta - 1), -r)
         return gl.where(shift < 8388608.0, r + (shift - gl.floor(shift)), r)
-    return gl.where(r > 0, r * beta, gl.where(r < 0, 0.0, r))
+    return gl.where(r > 0, r * beta, gl.where((r < 0) & (r > float("-inf")), 0.0, r))
 
 
 @gluon.jit
@@ -40,8 +40,7 @@ def tile_maximum(s, scale, beta, tolerance, WITH: gl.constexpr):
     if not WITH.dynamic:
         return rounded_product(gl.max(s, 1), scale)
     if WITH.every:
-        r = rounded_product(gl.max(s, 1), scale)
-        return gl.where(r > float("-inf"), displaced(r, beta, WITH.guard), r)
+        return displaced(rounded_product(gl.max(s, 1), scale), beta, WITH.guard)
     first, second = two_largest(s)
     r = rounded_product(first, scale)
     return gl.where(gl.fma(second, scale, -r) >= -tolerance, displaced(r, beta, WITH.guard), r)
