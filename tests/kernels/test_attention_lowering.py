@@ -52,12 +52,14 @@ MASKS = [
 ]
 
 
+@pytest.mark.parametrize("rounded_l", [False, True])
 @pytest.mark.parametrize(("dtype", "d"), [("bf16", 64), ("fp16", 128), ("fp8e4nv", 64)])
 @pytest.mark.parametrize("conditions", MASKS, ids=str)
-def test_weights_are_summed_as_the_accumulator_lies(triton, conditions, dtype, d):
+def test_weights_are_summed_as_the_accumulator_lies(triton, conditions, dtype, d, rounded_l):
     forward = importlib.import_module("lpsim_triton.attention_forward")
     pairs = importlib.import_module("lpsim_triton.attention_seen").Pairs(**conditions)
-    variant = forward.Variant(dtype != "fp16", True, dtype == "bf16", False, "", dtype == "fp8e4nv")
+    tiles = importlib.import_module("lpsim_triton.attention_tiles")
+    variant = tiles.Variant(dtype != "fp16", True, False, dtype == "bf16", rounded_l, "", dtype == "fp8e4nv")
     constants = {"HEAD": d, "ROWS": 64, "KEYS": 64, "PAIRS": pairs, "WITH": variant, "GROUP": 4}
     tuples = {"numbers": ("fp32", "fp32"), "sides": ("i32", "i32")}
     asm = compiled(triton, forward.forward_kernel, dtype, (64, 64, d), tuples, constants, 1 if pairs.mask else 2)
