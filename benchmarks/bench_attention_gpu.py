@@ -5,7 +5,8 @@
 bf16, batch 4, 16 heads, 4096 rows and keys, causal and full, head sizes 64 and 128, inputs from a normal distribution.
 Floating-point operations are counted as usual: 4 n^2 d a head forward, 10 n^2 d backward, half of it if causal. The
 backward time is of everything a training step needs: delta, dk, dv and dq. Each number is the median of three medians,
-taken in turns, since the clock of a busy GPU wanders by several per cent.
+taken in turns, since the clock of a busy GPU wanders by several per cent; each after the same load, 80 ms of
+cuDNN's forward pass: a GPU at its power limit has the clock that what ran before left it.
 """
 
 import json
@@ -105,9 +106,10 @@ def measure(d: int, causal: bool) -> list[dict]:
     functions = peers(q, k, v, do, causal) | float8(q, k, v, causal)
     for name in OURS:
         functions |= ours(name, q, k, v, do, causal)
-    times = {key: [] for key in functions}
+    times, load = {key: [] for key in functions}, functions["cudnn", "forward"]
     for _ in range(3):
         for key, function in functions.items():
+            do_bench(load, warmup=1, rep=80)
             times[key].append(do_bench(function, warmup=15, rep=50, return_mode="median"))
     rows = []
     for (name, which), measured in times.items():

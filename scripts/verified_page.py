@@ -28,12 +28,7 @@ every bit. `lpsim verify` does so with a new seed where there is a GPU, and comp
 | differ | **{differing:,}** |
 """
 #: operation -> why it differs, known and not yet mended; a row that differs without a word here fails the tests
-EXPLAINED = {
-    "attention bf16, dynamic, beta 7": "one configuration (sharp inputs, causal, 192 rows), where all weights of a row "
-    "underflow and its o is NaN. The kernel multiplies that NaN by the zero weights of keys that share a tile with the "
-    "row; its tile has 128 rows, the emulator's had 64, so one more tile of dk is NaN. The emulator with block=(128, "
-    "64) gives 4,096 other values than with (64, 64), in dk alone (gpu-attention.md says where tiles are visible).",
-}
+EXPLAINED: dict[str, str] = {}
 
 
 def page() -> str:
