@@ -31,8 +31,8 @@ def scaled_dot_product_attention(
     all must hold. scale None: 1 / sqrt(d). scales: what float8 query, key and value are to be multiplied by.
     remedy: a name of REMEDIES, a Remedy, or None.
     Result: as query (bfloat16 for float8), contiguous, differentiable once in query, key and value. A row that sees no
-    key gives 0 and has zero gradients. NaN and Inf go through as IEEE 754 has it; a NaN or Inf in a masked place may
-    reach the rows of its own tile, as 0 times Inf does.
+    key gives 0 and has zero gradients. NaN and Inf go through as IEEE 754 has it: a row whose output is NaN reaches the
+    gradients of the keys that it sees; a NaN or Inf in an operand also what is masked in its tile, as 0 times Inf does.
     Raises TypeError and ValueError for what does not fit, NotImplementedError for dropout, gradients of attn_mask or
     of float8, and other GPUs.
     """
