@@ -28,6 +28,7 @@ i16, i32, u32, u64, f32, f64 = np.int16, np.int32, np.uint32, np.uint64, np.floa
 
 NOTHING = -10000  #: exponent of a zero operand: below every other, and two of them fit in int16
 GROUP = 8  #: lanes that the compiler unrolls; units with other numbers of lanes are padded with zeros
+VECTOR = 32  #: columns of a panel are padded to whole vectors of int8
 F64_TWICE_ONE = 2 * (1023 << 52)
 LEAST_NORMAL = 2.0**-126
 NAN_F32 = np.uint32(0x7FFFFFFF).view(np.float32)
@@ -118,7 +119,7 @@ def block(a, b, c, c_row, c_column, n, work, unit, wanted):
     a, b: Panels; work: Rows. Columns of the panels beyond n hold zeros; their results are not used.
     """
     largest, scale, total = work
-    width, lanes, column = u64(b.values.shape[1]), u64(b.values.shape[0]), u64(c_column)
+    width, lanes, column = u64(padded(n, VECTOR)), u64(padded(unit.lanes, GROUP)), u64(c_column)
     e_zero, digits = i32(unit.e_zero), i32(unit.fraction_bits + 1023)
     # Clearing low bits of a float64 truncates it to a number of significant bits; below the normal numbers
     # of fp32 the multiples of its subnormal unit are kept instead.

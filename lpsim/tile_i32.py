@@ -1,14 +1,15 @@
 """One block of a dot in float32 and int32, for the rows whose data allow it; the others are flagged.
 
 In each block every row of A and column of B is divided by its own largest power of two (its offset), so that
-products are below 4 and, scaled, below 2^(2 + fraction_bits), whatever the data's range. The float32 product
+products are below 16 and, scaled, below 2^(2 + fraction_bits), whatever the data's range. The float32 product
 of two operands of at most 11 bits is exact, scaling by a power of two is exact, conversion to int32
 truncates: these are the integers of `core/dpa`. (What underflows on the way is too small to leave a bit.)
 
 Flagged, by conditions that may be too strict but never too lax, is what this cannot hold: products all of
 which lie 60 or more binades below the block's own maxima (the int8 exponents are clamped there); an alignment
-exponent outside [LOWEST, 127] (subnormal or overflowing results, Inf, NaN); a sum that may have left int32.
-A flagged row leaves c untouched. Vectorises as `tile_f64` does, with twice the lanes.
+exponent outside [LOWEST, 127] (subnormal or overflowing results, Inf, NaN; but not where all is zero, products
+and accumulator); a sum that may have left int32. A flagged row leaves c untouched. Vectorises as `tile_f64`
+does, with twice the lanes.
 """
 
 from typing import NamedTuple
@@ -16,17 +17,22 @@ from typing import NamedTuple
 import numpy as np
 
 from . import tile_f64
-from ._jit import njit
-from .core.intrinsics import bits_to_f32, f32_to_bits, inlined, select
+from ._jit import merged, njit
+from .core.intrinsics import bits_to_f32, f32_to_bits, inlined, select, wide_vectors
+from .tile_f64 import VECTOR, padded
 
 i8, i32, u32, u64, f32 = np.int8, np.int32, np.uint32, np.uint64, np.float32
 
-GROUP = 8
+GROUP = 8  #: lanes that the compiler unrolls in the sum of products: more than these do not fit AVX2's registers
+PADDED = 16  #: panels have a multiple of so many lanes, zeros beyond the unit's
 CLAMPED = -62  #: least relative exponent; two of them fit in int8
 DEEPEST = -60  #: flagged if all products of a row and column lie at or below this
 LOWEST = -100  #: least alignment exponent that is not flagged
+LARGEST_OFFSET = 126  #: not 127, whose inverse is no normal float32: operands are below 4 then, and no harm done
 OFFSET_ZERO = -1000  #: offset of a block of zeros: two of them, and one beside any other, never decide E
+ONLY_ZEROS = OFFSET_ZERO + 128  #: two offsets add up to this or less if a block of zeros, and none with Inf, is there
 OFFSET_SPECIAL = 5000  #: offset of a block with Inf or NaN: always flagged
+MAGNITUDE = 0x7FFFFFFF
 BIG = 0x7C000000  #: a wrapped sum is at least this large: 16 products stay below 2^31, c below 2^26
 
 
@@ -73,61 +79,74 @@ def new_rows(width):
 
 
 @inlined
-def _exponent(x, emin):
-    """Exponent that float32 x takes part with, at least emin; 128 for Inf and NaN; OFFSET_ZERO for zero."""
-    bits = f32_to_bits(x) & u32(0x7FFFFFFF)
-    e = max(i32(i32(bits >> u32(23)) - i32(127)), i32(emin))
-    return select(bits == u32(0), i32(OFFSET_ZERO), e)
-
-
-@inlined
-def _divisor(offset):
-    """The exponent that a block is divided by, and whether it is divided at all: not zeros, not Inf or NaN."""
-    usable = (offset > i32(OFFSET_ZERO)) & (offset < i32(OFFSET_SPECIAL))
-    return select(usable, offset, i32(0)), usable
+def _exponent(bits, emin):
+    """Exponent that a float32 of these bits, the sign cut off, takes part with, at least emin; 128 for Inf and NaN."""
+    return max(i32(i32(bits >> u32(23)) - i32(127)), i32(emin))
 
 
 @njit
 def pack(raw, emin, panel):
     """Offsets, and values and exponents relative to them, of a gathered block (`tile_f64.gather`)."""
+    wide_vectors()
     lanes, n = u64(raw.shape[0]), u64(raw.shape[1])
     values, exponents, offsets = panel
     for j in range(n):
-        offsets[j] = i32(OFFSET_ZERO)
-    for lane in range(lanes):
+        offsets[j] = i32(0)
+    for g in range(u64(0), lanes, u64(GROUP)):  # the largest magnitude has the largest exponent
         for j in range(n):
-            e = _exponent(raw[lane, j], emin)
-            offsets[j] = max(offsets[j], select(e == i32(128), i32(OFFSET_SPECIAL), e))
-    for lane in range(lanes):
-        for j in range(n):
-            offset, usable = _divisor(offsets[j])
-            e = max(i32(_exponent(raw[lane, j], emin) - offset), i32(CLAMPED))
-            exponents[lane, j] = i8(select(usable, e, i32(0)))
-    for lane in range(lanes):
-        for j in range(n):
-            offset, usable = _divisor(offsets[j])
-            half = i32(offset >> 1)  # in two steps, since 2^-127 is no normal float32
-            x = raw[lane, j] * bits_to_f32(i32(i32(i32(127) - half) << 23))
-            x = x * bits_to_f32(i32(i32(i32(127) - i32(offset - half)) << 23))
-            values[lane, j] = select(usable, x, f32(0))
-
-
-@inlined
-def _largest_exponents(ea, eb, i, largest):
-    """largest[j] = max over the block's lanes of ea + eb; returns the least of them."""
-    n = u64(eb.shape[1])
-    for j in range(n):
-        largest[j] = i8(2 * CLAMPED)
-    for g in range(u64(0), u64(eb.shape[0]), u64(GROUP)):
-        for j in range(n):
-            m = largest[j]
+            m = offsets[j]
             for k in range(u64(GROUP)):
-                m = max(m, i8(ea[g + k, i] + eb[g + k, j]))
-            largest[j] = m
+                m = max(m, i32(f32_to_bits(raw[g + k, j]) & u32(MAGNITUDE)))
+            offsets[j] = m
+    for j in range(n):
+        e = _exponent(u32(offsets[j]), emin)
+        e = select(e == i32(128), i32(OFFSET_SPECIAL), min(e, i32(LARGEST_OFFSET)))
+        offsets[j] = select(offsets[j] == i32(0), i32(OFFSET_ZERO), e)
+    for lane in range(lanes):
+        for j in range(n):
+            usable = (offsets[j] > i32(OFFSET_ZERO)) & (offsets[j] < i32(OFFSET_SPECIAL))
+            offset, x = select(usable, offsets[j], i32(0)), raw[lane, j]
+            bits = u32(f32_to_bits(x) & u32(MAGNITUDE))
+            e = max(i32(_exponent(bits, emin) - offset), i32(CLAMPED))
+            e = select(bits == u32(0), i32(CLAMPED), e)
+            exponents[lane, j] = i8(select(usable, e, i32(0)))
+            values[lane, j] = select(usable, x * bits_to_f32(i32(i32(i32(127) - offset) << 23)), f32(0))
+
+
+@merged
+def _largest_exponents(ea, eb, i, n, largest):
+    """largest[j] = max over the block's lanes of ea + eb for n columns; returns the least of them."""
     least = i8(0)
     for j in range(n):
-        least = min(least, largest[j])
+        m = i8(2 * CLAMPED)
+        for k in range(u64(PADDED)):
+            m = max(m, i8(ea[k, i] + eb[k, j]))
+        largest[j] = m
+        least = min(least, m)
+    for g in range(u64(PADDED), u64(eb.shape[0]), u64(PADDED)):
+        least = i8(0)
+        for j in range(n):
+            m = largest[j]
+            for k in range(u64(PADDED)):
+                m = max(m, i8(ea[g + k, i] + eb[g + k, j]))
+            largest[j] = m
+            least = min(least, m)
     return least
+
+
+@merged
+def _only_zeros(c, row, column, n, offset, offsets, alignment):
+    """True if the columns whose E is out of range are zeros: products and c; their E is then 0, and the sum +0.
+
+    Such columns are what causal masking leaves of the weights.
+    """
+    others = i32(0)
+    for j in range(u64(n)):
+        out = (alignment[j] < i32(LOWEST)) | (alignment[j] > i32(127))
+        zero = (c[row, column + j] == f32(0)) & (i32(offset + offsets[j]) <= i32(ONLY_ZEROS))
+        others = max(others, select(zero, i32(0), i32(out)))
+        alignment[j] = select(out, i32(0), alignment[j])
+    return others == i32(0)
 
 
 @njit
@@ -137,27 +156,30 @@ def block(a, b, c, c_row, c_column, n, work, unit, flagged):
     a, b: Panels; work: Rows. flagged: bool (rows,), set for the rows that are left to `tile_f64.block`.
     In a row that step 2 flags, its scales and totals may be out of range; nothing reads them.
     """
+    wide_vectors()
     largest, alignment, scale, total, result = work
-    width, lanes, column = u64(b.values.shape[1]), u64(b.values.shape[0]), u64(c_column)
+    width, lanes, column = u64(padded(n, VECTOR)), u64(padded(unit.lanes, GROUP)), u64(c_column)
     up, down = i32(127 + unit.fraction_bits), i32(127 - unit.fraction_bits)
     keep = u32((-1 << (23 - unit.output_fraction)) & 0xFFFFFFFF)
     left = 0
     for i in range(u64(len(flagged))):
         row, offset = u64(c_row) + i, a.offsets[i]
         # 1. The largest exponent of the products, relative to the offsets.
-        least = _largest_exponents(a.exponents, b.exponents, i, largest)
+        least = _largest_exponents(a.exponents, b.exponents, i, width, largest)
         # 2. E, the scale 2^(fraction_bits - E) relative to the offsets, and the truncated accumulator.
-        low, high, big = i32(1 << 20), i32(-(1 << 20)), u32(0)
+        span, big = u32(0), u32(0)
         for j in range(u64(n)):
             x = c[row, column + j]
             field = i32((f32_to_bits(x) >> u32(23)) & u32(0xFF))  # 0 for c = 0: too low to decide anything
             both = i32(offset + b.offsets[j])
             e = max(i32(both + i32(largest[j])), i32(field - i32(127)))
-            low, high = min(low, e), max(high, e)
+            span = max(span, u32(e - i32(LOWEST)))
             alignment[j] = e
             scale[j] = bits_to_f32(i32(max(i32(up - i32(e - both)), i32(0)) << 23))
             total[j] = i32(x * bits_to_f32(i32(i32(up - e) << 23)))
-        flagged[i] = (least <= DEEPEST) | (low < LOWEST) | (high > 127)
+        flagged[i] = least <= DEEPEST
+        if span > u32(127 - LOWEST):
+            flagged[i] |= not _only_zeros(c, row, column, n, offset, b.offsets, alignment)
         if flagged[i]:
             left += 1
             continue

@@ -8,12 +8,10 @@ import numpy as np
 from . import tile_f64, tile_i32
 from ._jit import merged, njit
 from .core.dpa import block_count
+from .tile_f64 import VECTOR, padded
 
 u64 = np.uint64
 COLUMNS = 256
-VECTOR = 32  #: columns of a panel are padded to whole vectors of int8
-GROUP = max(tile_f64.GROUP, tile_i32.GROUP)
-
 covers = tile_f64.covers
 
 
@@ -26,8 +24,8 @@ def dot_region(a, b, c, c_row, c_column, a_emin, b_emin, unit, quick):
     rows, columns = a.shape[0], b.shape[1]
     a_emin, b_emin = min(a_emin, unit.widened_emin), min(b_emin, unit.widened_emin)
     quick = quick and tile_i32.covers(unit)
-    lanes, height = tile_f64.padded(unit.lanes, GROUP), tile_f64.padded(rows, VECTOR)
-    width = min(tile_f64.padded(columns, VECTOR), COLUMNS)
+    lanes, height = padded(unit.lanes, tile_i32.PADDED), padded(rows, VECTOR)
+    width = min(padded(columns, VECTOR), COLUMNS)
     a_raw, b_raw = np.empty((lanes, height), np.float32), np.empty((lanes, width), np.float32)
     a_quick, b_quick = tile_i32.new_panel(lanes, height), tile_i32.new_panel(lanes, width)
     a_exact, b_exact = tile_f64.new_panel(lanes, height), tile_f64.new_panel(lanes, width)

@@ -57,6 +57,35 @@ def test_a_zero_block_does_not_disturb():
     assert left == 0
 
 
+def test_columns_of_zeros_are_quick():
+    """What causal masking leaves: products of zeros only, in some columns, on an accumulator of zero of either sign."""
+    rng = np.random.default_rng(3)
+    a, b, c = bf16(rng.standard_normal((9, 32))), bf16(rng.standard_normal((32, 70))), np.zeros((9, 70), np.float32)
+    a[4], b[:, ::3], c[:, ::2] = 0, 0, -0.0
+    quick, exact, left = both(a, b, c)
+    np.testing.assert_array_equal(quick, exact)
+    assert left == 0
+    assert not quick[:, ::3].any()
+    assert not quick[4].any()
+    for bad in (2.0**-130, np.nan):  # what such a column cannot hold: all rows are left
+        c[:, 3] = bad
+        quick, exact, left = both(a, b, c)
+        np.testing.assert_array_equal(quick, exact)
+        assert left == 9 * 2
+    b[3, 6], c[:, 3], a[:, 3] = np.inf, 0, 0
+    quick, exact, left = both(a, b, c)
+    np.testing.assert_array_equal(quick, exact)
+    assert left == 9 * 2
+
+
+def test_the_largest_operands_are_quick():
+    rng = np.random.default_rng(6)
+    a, b = bf16(rng.uniform(1, 2, (5, 32)) * 2.0**127), bf16(rng.standard_normal((32, 40)) * 2.0**-110)
+    quick, exact, left = both(a, b, np.zeros((5, 40)))
+    np.testing.assert_array_equal(quick, exact)
+    assert left == 0
+
+
 def one_row(products, c=0.0):
     """A 1 x 16 by 16 x 1 dot whose products are given as pairs of factors."""
     a, b = np.zeros((1, 16), np.float32), np.zeros((16, 1), np.float32)

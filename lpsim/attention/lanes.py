@@ -18,7 +18,6 @@ from .._jit import merged, njit
 from ..core import fast_plan
 from ..core.fast_loops import round32
 from ..core.fast_prefix import round_nearest
-from ..core.intrinsics import inlined
 from ..dot_units import DotUnit
 from ..dots import emin_of
 from ..errors import NotModelled
@@ -33,7 +32,6 @@ from .visible import EVERYWHERE
 u64, f32 = np.uint64, np.float32
 DEEP = 16  #: k that one block of the units in question multiplies
 LANES = 256  #: rows side by side: panels of a block then stay in the first-level cache
-VECTOR = 32  #: panels are padded to whole vectors of int8
 LARGEST_TILE = 1024  #: keys of a tile whose scores one piece of work holds, LANES wide
 FP16, BF16 = FORMATS["fp16"], FORMATS["bf16"]
 
@@ -114,12 +112,6 @@ def new_blocks(groups: int, blocks: int, width: int, *leading: int) -> Blocks:
     )
 
 
-@inlined
-def padded(n, multiple):
-    """n rounded up to a multiple."""
-    return (n + multiple - 1) // multiple * multiple
-
-
 @merged
 def new_work(unit, emin, width, rows):
     """Work for panels of this width and operands of so many rows."""
@@ -134,9 +126,36 @@ def room(groups, blocks, width):
 
 
 @merged
+def cut(x, width):
+    """The room of one group, without its content, as one of so many columns."""
+    blocks, size = x.raw.shape[1], x.raw.shape[1] * DEEP * width
+    shape = (1, blocks, DEEP, width)
+    return Blocks(
+        x.raw.reshape(x.raw.size)[:size].reshape(shape),
+        x.values.reshape(x.values.size)[:size].reshape(shape),
+        x.exponents.reshape(x.exponents.size)[:size].reshape(shape),
+        x.offsets.reshape(x.offsets.size)[: blocks * width].reshape((1, blocks, width)),
+    )
+
+
+@merged
+def rows_of(x):
+    """What one group holds as it is, a view (k, width): write here, and `pack`."""
+    return x.raw.reshape((x.raw.shape[1] * DEEP, x.raw.shape[3]))
+
+
+@merged
 def panel_of(x, group, number):
     """One block of Blocks, as `tile_i32` takes it."""
     return tile_i32.Panel(x.values[group, number], x.exponents[group, number], x.offsets[group, number])
+
+
+@njit
+def pack(x, emin):
+    """Makes values, exponents and offsets of all that x holds as it is."""
+    for group in range(x.raw.shape[0]):
+        for number in range(x.raw.shape[1]):
+            tile_i32.pack(x.raw[group, number], emin, panel_of(x, group, number))
 
 
 @njit
@@ -157,7 +176,7 @@ def turned(x, start, step, rows, tile, emin, out):
             for lane in range(u64(DEEP)):
                 for j in range(u64(count), u64(raw.shape[1])):
                     raw[lane, j] = f32(0)
-            tile_i32.pack(raw, emin, panel_of(out, group, number))
+    pack(out, emin)
 
 
 @njit
@@ -174,7 +193,7 @@ def upright(x, tile, emin, out):
                     raw[lane, j] = x[u64(group * tile + row), j]
                 for j in range(u64(filled), u64(raw.shape[1])):
                     raw[lane, j] = f32(0)
-            tile_i32.pack(raw, emin, panel_of(out, group, number))
+    pack(out, emin)
 
 
 @merged
@@ -189,7 +208,10 @@ def _exact(a, b, c, rows, n, work):
 
 @njit
 def accumulate(a, a_group, b, c, rows, n, first, last, work):
-    """c[:rows, :n] = the dot on it, blocks first .. last: columns of a group of a times columns of b's only group."""
+    """c[:rows, :n] = the dot on it, blocks first .. last: columns of a group of a times columns of b's only group.
+
+    b may have more columns than n: the others are left out.
+    """
     for number in range(first, last):
         x, y = panel_of(a, a_group, number), panel_of(b, 0, number)
         count = tile_i32.block(x, y, c, 0, u64(0), n, work.rows, work.unit, work.left[:rows])

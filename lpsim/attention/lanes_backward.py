@@ -16,11 +16,12 @@ from ..core.intrinsics import fma_f32
 from ..core.special_loops import ex2_array
 from ..recipes import Recipe
 from ..threads import parallel_for
+from ..tile_f64 import VECTOR, padded
 from . import lanes
 from .backward_machine import Backward
 from .exact import Gradients
 from .inputs import Call, Operand
-from .lanes import DEEP, LANES, VECTOR, Blocks, accumulate, padded
+from .lanes import DEEP, LANES, Blocks, accumulate
 from .softmax import LOG2_E
 
 u64, f32 = np.uint64, np.float32
@@ -49,28 +50,46 @@ class Queries(NamedTuple):
     do_upright: Blocks
 
 
-class Step(NamedTuple):
-    """Work space of a step, arrays (step, width), for as many keys as it reaches; and these keys, packed."""
+class Room(NamedTuple):
+    """Work space for the steps of a chunk: the keys of the chunk, packed, and room for steps of LANES keys."""
 
     k: Blocks
     v: Blocks
-    packed: Blocks  #: rounded p, or ds
+    p: Blocks
+    ds: Blocks
+    work: np.ndarray  #: float32
+    lanes: Blocks  #: for dQ: dS, rows as lanes
+
+
+class Step(NamedTuple):
+    """Work space of a step, for as many keys as it reaches: arrays (rows, width)."""
+
     s: np.ndarray  #: scores, then exact weights
     x: np.ndarray  #: exponents, then exact dS
     dp: np.ndarray
-    p: np.ndarray  #: rounded weights
-    ds: np.ndarray  #: rounded
+    p: Blocks  #: rounded weights
+    ds: Blocks  #: rounded
 
 
-@njit
-def _new_step(k, v, first, n, job):
-    """A Step for the n keys from first on."""
-    width, blocks = padded(n, VECTOR), k.shape[1] // DEEP
-    packed_k, packed_v = lanes.room(1, blocks, width), lanes.room(1, blocks, width)
-    lanes.turned(k, first, np.int64(1), n, n, job.emin, packed_k)
-    lanes.turned(v, first, np.int64(1), n, n, job.emin, packed_v)
-    work, packed = np.zeros((5, job.step, width), f32), lanes.room(1, (job.step + DEEP - 1) // DEEP, width)
-    return Step(packed_k, packed_v, packed, work[0], work[1], work[2], work[3], work[4])
+@merged
+def _new_room(d, job):
+    rows = padded(job.step, DEEP)
+    return Room(
+        lanes.room(1, d // DEEP, LANES),
+        lanes.room(1, d // DEEP, LANES),
+        lanes.room(1, rows // DEEP, LANES),
+        lanes.room(1, rows // DEEP, LANES),
+        np.zeros(3 * rows * LANES, f32),
+        lanes.room(1, LANES // DEEP, LANES),
+    )
+
+
+@merged
+def _step_in(room, rows, n):
+    """A Step of so many rows and keys."""
+    width = padded(n, VECTOR)
+    work = room.work[: 3 * rows * width].reshape((3, rows, width))
+    return Step(work[0], work[1], work[2], lanes.cut(room.p, width), lanes.cut(room.ds, width))
 
 
 @njit
@@ -95,13 +114,13 @@ def _differences(s, dp, x, p, ds, lse, delta, hidden_from, n, scale, cast):
 
 
 @merged
-def _add_dq(k_upright, chunk, used, ds, top, stop, dq, job, work):
+def _add_dq(k_upright, chunk, used, ds, top, stop, dq, packed, job, work):
     """dq += K^T dS^T for the keys of a chunk; lane j of dq is row stop - 1 - j, of the rows top .. stop.
 
-    Key tile after key tile where they reach different rows.
+    Key tile after key tile where they reach different rows. packed: room for dS.
     """
-    first, begin, width = chunk * LANES, 0, 0
-    packed = lanes.room(1, 1, width)
+    first, begin = chunk * LANES, 0
+    lanes.turned(ds, stop - 1 - top, np.int64(-1), stop - top, stop - top, job.emin, packed)
     while begin < used:
         tile = (first + begin) // job.keys * job.keys
         n, end = stop - top, used
@@ -109,10 +128,6 @@ def _add_dq(k_upright, chunk, used, ds, top, stop, dq, job, work):
             n, end = stop - max(top, tile // job.rows * job.rows), min(tile + job.keys - first, used)
         if n <= 0:
             break
-        if padded(n, VECTOR) != width:
-            width = padded(n, VECTOR)
-            packed = lanes.room(1, ds.shape[1] // DEEP, width)
-            lanes.turned(ds, stop - 1 - top, np.int64(-1), n, n, job.emin, packed)
         accumulate(k_upright, chunk, packed, dq, dq.shape[0], n, begin // DEEP, (end + DEEP - 1) // DEEP, work)
         begin = end
 
@@ -145,35 +160,37 @@ def _queries(q, do, job):
 
 
 @merged
-def _step(x, number, step, first, n, lse, delta, ds, top, job, cast, work, dk, dv):
+def _step(x, number, room, first, n, lse, delta, ds, top, job, cast, work, dk, dv):
     """One step of rows with the first n keys of a chunk: dk and dv (d, LANES) grow, ds (rows, LANES) keeps its dS."""
     begin, d = number * job.step, dk.shape[0]
     count = min(job.step, job.n - begin)
-    s, dp, terms, p, rounded = step.s[:count], step.dp[:count], step.x[:count], step.p[:count], step.ds[:count]
-    s[:], dp[:] = f32(0), f32(0)
-    accumulate(x.q, number, step.k, s, count, n, np.int64(0), d // DEEP, work)
-    accumulate(x.do, number, step.v, dp, count, n, np.int64(0), d // DEEP, work)
+    step = _step_in(room, count, n)
+    s, dp, p, rounded = step.s, step.dp, lanes.rows_of(step.p), lanes.rows_of(step.ds)
+    s[:], dp[:], p[count:], rounded[count:] = f32(0), f32(0), f32(0), f32(0)
+    accumulate(x.q, number, room.k, s, count, n, np.int64(0), d // DEEP, work)
+    accumulate(x.do, number, room.v, dp, count, n, np.int64(0), d // DEEP, work)
     hidden_from = begin + 1 - first if job.causal else n
     rows = slice(begin, begin + count)
-    _differences(s, dp, terms, p, rounded, lse[rows], delta[rows], hidden_from, n, job.scale, cast)
+    _differences(s, dp, step.x, p[:count], rounded[:count], lse[rows], delta[rows], hidden_from, n, job.scale, cast)
     blocks = (count + DEEP - 1) // DEEP
-    lanes.upright(p, count, job.emin, step.packed)
-    accumulate(x.do_upright, number, step.packed, dv, d, n, np.int64(0), blocks, work)
-    lanes.upright(rounded, count, job.emin, step.packed)
-    accumulate(x.q_upright, number, step.packed, dk, d, n, np.int64(0), blocks, work)
+    lanes.pack(step.p, job.emin)
+    accumulate(x.do_upright, number, step.p, dv, d, n, np.int64(0), blocks, work)
+    lanes.pack(step.ds, job.emin)
+    accumulate(x.q_upright, number, step.ds, dk, d, n, np.int64(0), blocks, work)
     for i in range(u64(count)):
         for j in range(u64(n)):
             ds[u64(begin - top) + i, j] = rounded[i, j]
 
 
 @merged
-def _chunk(x, k, v, k_upright, chunk, lse, delta, job, cast, work, dq, dk, dv):
+def _chunk(x, k, v, k_upright, chunk, lse, delta, room, job, cast, work, dq, dk, dv):
     """All rows of one head with the keys of one chunk. dq (groups, d, LANES); dk, dv (d, LANES)."""
     first = chunk * LANES
     used = min(LANES, job.n_keys - first)
     steps, each = x.q.raw.shape[0], LANES // job.step
-    ds = np.zeros((LANES, padded(used, DEEP)), f32)
-    step, reach = _new_step(k, v, first, used, job), used
+    ds = np.zeros((LANES, LANES), f32)
+    lanes.turned(k, first, np.int64(1), used, used, job.emin, room.k)
+    lanes.turned(v, first, np.int64(1), used, used, job.emin, room.v)
     for group in range(dq.shape[0]):
         top = group * each * job.step
         stop = min(top + each * job.step, job.n)
@@ -181,12 +198,9 @@ def _chunk(x, k, v, k_upright, chunk, lse, delta, job, cast, work, dq, dk, dv):
             continue
         for number in range(group * each, min(group * each + each, steps)):
             n = _reached(number * job.step, first, used, job)
-            if n <= 0:
-                continue
-            if n != reach:
-                step, reach = _new_step(k, v, first, n, job), n
-            _step(x, number, step, first, n, lse, delta, ds, top, job, cast, work, dk, dv)
-        _add_dq(k_upright, chunk, used, ds, top, stop, dq[group], job, work)
+            if n > 0:
+                _step(x, number, room, first, n, lse, delta, ds, top, job, cast, work, dk, dv)
+        _add_dq(k_upright, chunk, used, ds, top, stop, dq[group], room.lanes, job, work)
 
 
 @njit
@@ -204,7 +218,7 @@ def _heads(q, k, v, do, lse, delta, start, stop, group, scale, job, cast, unit, 
     rows = LANES // job.step * job.step
     groups = (job.n + rows - 1) // rows
     work = lanes.new_work(unit, job.emin, LANES, max(d, job.step))
-    k_upright = lanes.room(chunks, LANES // DEEP, d)
+    k_upright, room = lanes.room(chunks, LANES // DEEP, d), _new_room(d, job)
     for kv in range(start, stop):
         lanes.upright(k[kv], np.int64(LANES), job.emin, k_upright)
         sums = np.zeros((2, chunks, d, LANES), f32)
@@ -212,7 +226,7 @@ def _heads(q, k, v, do, lse, delta, start, stop, group, scale, job, cast, unit, 
             x, dq_sums = _queries(q[head], do[head], job), np.zeros((groups, d, LANES), f32)
             for c in range(chunks):
                 _chunk(
-                    x, k[kv], v[kv], k_upright, c, lse[head], delta[head], job, cast, work,
+                    x, k[kv], v[kv], k_upright, c, lse[head], delta[head], room, job, cast, work,
                     dq_sums, sums[0, c], sums[1, c],
                 )  # fmt: skip
             for g in range(groups):

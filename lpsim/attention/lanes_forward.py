@@ -12,9 +12,10 @@ import numpy as np
 from .._jit import merged, njit
 from ..recipes import Recipe
 from ..threads import parallel_for
+from ..tile_f64 import VECTOR, padded
 from . import lanes, lanes_softmax, softmax
 from .inputs import Call
-from .lanes import DEEP, LANES, VECTOR, Blocks, accumulate, padded
+from .lanes import DEEP, LANES, Blocks, accumulate
 from .lanes_softmax import MINUS_INFINITY
 from .on_machine import check_tile
 
@@ -35,21 +36,19 @@ class Job(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Work space of a key tile, arrays (keys, width), for as many lanes as it reaches; and the queries, packed."""
+    """Work space of a key tile, for as many lanes as it reaches: arrays (keys, width)."""
 
     s: np.ndarray  #: scores, then exact weights
-    p: np.ndarray  #: exponents, then rounded weights
-    packed: Blocks  #: the rounded weights
-    queries: Blocks
+    p: np.ndarray  #: exponents, then rounded weights: what packed holds as it is
+    packed: Blocks
 
 
-@njit
-def _new_tile(q, stop, n, job):
-    """A Tile for the last n rows before stop."""
-    width, keys = padded(n, VECTOR), padded(job.keys, DEEP)
-    queries, packed = lanes.room(1, q.shape[1] // DEEP, width), lanes.room(1, keys // DEEP, width)
-    lanes.turned(q, stop - 1, np.int64(-1), n, n, job.emin, queries)
-    return Tile(np.zeros((keys, width), f32), np.zeros((keys, width), f32), packed, queries)
+@merged
+def _tile(scores, weights, width):
+    """A Tile of so many lanes in the room of one of LANES: scores a vector, weights Blocks."""
+    packed = lanes.cut(weights, width)
+    keys = packed.raw.shape[1] * DEEP
+    return Tile(scores[: keys * width].reshape((keys, width)), lanes.rows_of(packed), packed)
 
 
 @merged
@@ -66,24 +65,27 @@ def _chunk(q, first, stop, keys, values, job, rule, cast, unit, o, m, l):
     width, d = padded(stop - first, VECTOR), q.shape[1]
     x, acc = lanes_softmax.new_lanes(width), np.zeros((d, width), f32)
     work = lanes.new_work(unit, job.emin, width, max(d, job.keys))
-    n = stop - first
-    tile = _new_tile(q, stop, n, job)
+    n, keys_padded = stop - first, padded(job.keys, DEEP)
+    queries, weights = lanes.room(1, d // DEEP, width), lanes.room(1, keys_padded // DEEP, width)
+    lanes.turned(q, stop - 1, np.int64(-1), n, n, job.emin, queries)
+    scores = np.zeros(keys_padded * width, f32)
+    tile = _tile(scores, weights, width)
     for number in range(keys.raw.shape[0]):
         key = number * job.keys
         n = stop - max(first, key // job.rows * job.rows if job.causal else 0)
         if n <= 0:
             break
         if padded(n, VECTOR) != tile.s.shape[1]:
-            tile = _new_tile(q, stop, n, job)
+            tile = _tile(scores, weights, padded(n, VECTOR))
         s, p, count = tile.s, tile.p, min(job.keys, job.n_keys - key)
         s[:count] = f32(0)
-        accumulate(keys, number, tile.queries, s, count, n, np.int64(0), keys.raw.shape[1], work)
+        accumulate(keys, number, queries, s, count, n, np.int64(0), keys.raw.shape[1], work)
         s[count:] = MINUS_INFINITY
         if job.causal:
             _hide(s, key, count, n, stop)
         lanes_softmax.advance(s, p, s.shape[0], n, job.scale, job.offset, rule, job.l_rounded, cast, x)
         lanes_softmax.rescale(acc, n, x)
-        lanes.upright(p, s.shape[0], job.emin, tile.packed)
+        lanes.pack(tile.packed, job.emin)
         accumulate(values, number, tile.packed, acc, d, n, np.int64(0), values.raw.shape[1], work)
     lanes_softmax.normalise(acc, stop - first, x, stop, o)
     for j in range(stop - first):
