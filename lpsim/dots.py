@@ -68,8 +68,10 @@ def operand_values(codes: np.ndarray, fmt: Format) -> np.ndarray:
     if fmt.precision > 11:
         raise ValueError(f"{fmt} has {fmt.precision} significant bits; dot units multiply at most 11.")
     if _is_prefix_of_fp32(fmt):
-        words = codes.astype(np.uint32) << np.uint32(32 - container_bits(fmt))
-        words &= np.uint32(-(1 << (32 - fmt.bits)) & 0xFFFFFFFF)
+        words = codes.astype(np.uint32)
+        words <<= np.uint32(32 - container_bits(fmt))
+        if fmt.pad:
+            words &= np.uint32(-(1 << (32 - fmt.bits)) & 0xFFFFFFFF)
         return words.view(np.float32)
     if codes.size and int(codes.max()) >> (fmt.bits + fmt.pad):
         raise ValueError(f"code {int(codes.max()):#x} is too large for {fmt}.")

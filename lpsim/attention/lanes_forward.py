@@ -142,5 +142,6 @@ def forward(call: Call, recipe: Recipe, machine: str) -> tuple[np.ndarray, np.nd
     parallel_for(pieces, batch * -(-n // LANES), 1)
     m, l, lse = m.reshape(-1), l.reshape(-1), np.empty(batch * n, np.float32)
     softmax.log_sums(m - offset, l, lse)
-    o *= np.float32(call.v_scale)
+    if call.v_scale != 1:
+        o *= np.float32(call.v_scale)
     return o.reshape(m.size, d), m, l, lse

@@ -6,8 +6,10 @@ from .._jit import njit
 from ..core.exactsum import dot_f32
 from ..core.intrinsics import fma_f32
 from ..orders import SumOrder
+from ..threads import parallel_for
 
 WGMMA = SumOrder(run=2, threads=4)  # a row of a tensor-core accumulator
+GRAIN = 1024  # rows that one piece of work has
 LOADED = 8  # 16-bit features that a thread loads at once
 
 
@@ -53,6 +55,12 @@ def _flat(x: np.ndarray, width: int) -> np.ndarray:
     return np.ascontiguousarray(padded).reshape(-1, width)
 
 
+def _rows_of_products(a: np.ndarray, b: np.ndarray, order: SumOrder) -> np.ndarray:
+    out = np.empty(len(a), np.float32)
+    parallel_for(lambda start, stop: _product_rows(a[start:stop], b[start:stop], order, out[start:stop]), len(a), GRAIN)
+    return out
+
+
 def loaded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """sum(a * b) over features, each thread holding 8 consecutive ones; float32 (..., d) to (...,).
 
@@ -60,17 +68,14 @@ def loaded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     d = a.shape[-1]
     width = max(16, 1 << (d - 1).bit_length())
-    out = np.empty(a.size // d, np.float32)
-    _product_rows(_flat(a, width), _flat(b, width), SumOrder(LOADED, width // LOADED), out)
-    return out.reshape(a.shape[:-1])
+    order = SumOrder(LOADED, width // LOADED)
+    return _rows_of_products(_flat(a, width), _flat(b, width), order).reshape(a.shape[:-1])
 
 
 def accumulated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """sum(a * b) over a row of an accumulator tile, in the order of its registers; float32 (..., n) to (...,)."""
-    out = np.empty(a.size // a.shape[-1], np.float32)
     width = -(-a.shape[-1] // 8) * 8
-    _product_rows(_flat(a, width), _flat(b, width), WGMMA, out)
-    return out.reshape(a.shape[:-1])
+    return _rows_of_products(_flat(a, width), _flat(b, width), WGMMA).reshape(a.shape[:-1])
 
 
 def nearest(a: np.ndarray, b: np.ndarray) -> np.ndarray:

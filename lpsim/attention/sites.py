@@ -49,8 +49,7 @@ def stored(site: Site | None, x: np.ndarray, input_fmt: Format, dtype: np.dtype)
     codes = np.asarray(arrays.encode(x, fmt, rounding=rounding, nan="nvidia"))
     if dtype.kind == "u" and fmt == input_fmt:
         return codes
-    values = np.asarray(arrays.decode(codes, fmt))
     keeps = dtype.kind != "u" and border.holds(dtype, fmt)
     if keeps and border.float_format(dtype) == fmt:
         return codes.view(dtype)
-    return values.astype(dtype if keeps else np.float32)
+    return np.asarray(arrays.decode(codes, fmt)).astype(dtype if keeps else np.float32)

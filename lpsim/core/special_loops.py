@@ -8,6 +8,7 @@ In blocks that stay in the first-level cache, three passes: make table indices (
 import numpy as np
 
 from .._jit import njit
+from .intrinsics import wide_vectors
 from .special_lanes import (
     EX2,
     RCP,
@@ -38,6 +39,7 @@ def _fetch(table, index, entries, n):
 @njit
 def ex2_array(x, out):
     """out[i] = ex2_f32(x[i])."""
+    wide_vectors()
     fixed, index = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.uint16)
     entries = np.empty(BLOCK, np.uint64)
     halves = entries.view(np.uint32)  # little-endian: c0', then c1 and c2
