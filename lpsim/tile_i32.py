@@ -18,6 +18,7 @@ import numpy as np
 
 from . import tile_f64
 from ._jit import merged, njit
+from .core.aligned import aligned
 from .core.intrinsics import bits_to_f32, f32_to_bits, inlined, select, wide_vectors
 from .tile_f64 import VECTOR, padded
 
@@ -64,18 +65,15 @@ def covers(unit):
 
 @njit
 def new_panel(lanes, width):
-    return Panel(np.empty((lanes, width), f32), np.empty((lanes, width), i8), np.empty(width, i32))
+    values, exponents = aligned(lanes * width, f32), aligned(lanes * width, i8)
+    return Panel(values.reshape((lanes, width)), exponents.reshape((lanes, width)), aligned(width, i32))
 
 
 @njit
 def new_rows(width):
     return Rows(
-        np.empty(width, i8),
-        np.empty(width, i32),
-        np.empty(width, f32),
-        np.empty(width, i32),
-        np.empty(width, f32),
-    )
+        aligned(width, i8), aligned(width, i32), aligned(width, f32), aligned(width, i32), aligned(width, f32)
+    )  # fmt: skip
 
 
 @inlined

@@ -16,6 +16,7 @@ import numpy as np
 from .. import tile_f64, tile_i32
 from .._jit import merged, njit
 from ..core import fast_plan
+from ..core.aligned import aligned
 from ..core.fast_loops import round32
 from ..core.fast_prefix import round_nearest
 from ..dot_units import DotUnit
@@ -118,14 +119,27 @@ def new_work(unit, emin, width, rows):
     return Work(unit, emin, tile_i32.new_rows(width), np.empty(rows, np.bool_))
 
 
-@merged
+@njit
 def room(groups, blocks, width):
     """As `new_blocks`, in compiled code."""
-    floats, offsets = np.empty((2, groups, blocks, DEEP, width), f32), np.empty((groups, blocks, width), np.int32)
-    return Blocks(floats[0], floats[1], np.empty((groups, blocks, DEEP, width), np.int8), offsets)
+    size, shape = groups * blocks * DEEP * width, (groups, blocks, DEEP, width)
+    return Blocks(
+        aligned(size, f32).reshape(shape),
+        aligned(size, f32).reshape(shape),
+        aligned(size, np.int8).reshape(shape),
+        aligned(groups * blocks * width, np.int32).reshape((groups, blocks, width)),
+    )
 
 
-@merged
+@njit
+def zeros(rows, width):
+    """A float32 matrix of zeros, rows whole vectors."""
+    x = aligned(rows * width, f32)
+    x[:] = f32(0)
+    return x.reshape((rows, width))
+
+
+@njit
 def cut(x, width):
     """The room of one group, without its content, as one of so many columns."""
     blocks, size = x.raw.shape[1], x.raw.shape[1] * DEEP * width
@@ -138,7 +152,7 @@ def cut(x, width):
     )
 
 
-@merged
+@njit
 def rows_of(x):
     """What one group holds as it is, a view (k, width): write here, and `pack`."""
     return x.raw.reshape((x.raw.shape[1] * DEEP, x.raw.shape[3]))

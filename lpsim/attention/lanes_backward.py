@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._jit import merged, njit
+from ..core.aligned import aligned
 from ..core.intrinsics import fma_f32
 from ..core.special_loops import ex2_array
 from ..recipes import Recipe
@@ -79,7 +80,7 @@ def _new_room(d, job):
         lanes.room(1, d // DEEP, LANES),
         lanes.room(1, rows // DEEP, LANES),
         lanes.room(1, rows // DEEP, LANES),
-        np.zeros(3 * rows * LANES, f32),
+        aligned(3 * rows * LANES, f32),
         lanes.room(1, LANES // DEEP, LANES),
     )
 
@@ -188,7 +189,7 @@ def _chunk(x, k, v, k_upright, chunk, lse, delta, room, job, cast, work, dq, dk,
     first = chunk * LANES
     used = min(LANES, job.n_keys - first)
     steps, each = x.q.raw.shape[0], LANES // job.step
-    ds = np.zeros((LANES, LANES), f32)
+    ds = lanes.zeros(LANES, LANES)
     lanes.turned(k, first, np.int64(1), used, used, job.emin, room.k)
     lanes.turned(v, first, np.int64(1), used, used, job.emin, room.v)
     for group in range(dq.shape[0]):
@@ -221,9 +222,9 @@ def _heads(q, k, v, do, lse, delta, start, stop, group, scale, job, cast, unit, 
     k_upright, room = lanes.room(chunks, LANES // DEEP, d), _new_room(d, job)
     for kv in range(start, stop):
         lanes.upright(k[kv], np.int64(LANES), job.emin, k_upright)
-        sums = np.zeros((2, chunks, d, LANES), f32)
+        sums = lanes.zeros(2 * chunks * d, LANES).reshape((2, chunks, d, LANES))
         for head in range(kv * group, kv * group + group):
-            x, dq_sums = _queries(q[head], do[head], job), np.zeros((groups, d, LANES), f32)
+            x, dq_sums = _queries(q[head], do[head], job), lanes.zeros(groups * d, LANES).reshape((groups, d, LANES))
             for c in range(chunks):
                 _chunk(
                     x, k[kv], v[kv], k_upright, c, lse[head], delta[head], room, job, cast, work,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._jit import merged, njit
+from ..core.aligned import aligned
 from ..recipes import Recipe
 from ..threads import parallel_for
 from ..tile_f64 import VECTOR, padded
@@ -63,12 +64,12 @@ def _hide(s, first, count, n, stop):
 def _chunk(q, first, stop, keys, values, job, rule, cast, unit, o, m, l):
     """Rows first .. stop of one head. q (n, d); keys, values: Blocks; results o (n, d), m and l (n,)."""
     width, d = padded(stop - first, VECTOR), q.shape[1]
-    x, acc = lanes_softmax.new_lanes(width), np.zeros((d, width), f32)
+    x, acc = lanes_softmax.new_lanes(width), lanes.zeros(d, width)
     work = lanes.new_work(unit, job.emin, width, max(d, job.keys))
     n, keys_padded = stop - first, padded(job.keys, DEEP)
     queries, weights = lanes.room(1, d // DEEP, width), lanes.room(1, keys_padded // DEEP, width)
     lanes.turned(q, stop - 1, np.int64(-1), n, n, job.emin, queries)
-    scores = np.zeros(keys_padded * width, f32)
+    scores = aligned(keys_padded * width, f32)
     tile = _tile(scores, weights, width)
     for number in range(keys.raw.shape[0]):
         key = number * job.keys
