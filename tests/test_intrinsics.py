@@ -1,4 +1,4 @@
-"""Bit casts keep bits; fma rounds once, on processors without the instruction too; select takes one side."""
+"""Bit casts keep bits, fma rounds once (without the instruction too), select takes one side; work arrays."""
 
 import json
 from fractions import Fraction
@@ -9,6 +9,7 @@ import pytest
 import oracle
 from lpsim._jit import njit
 from lpsim.core import intrinsics
+from lpsim.core.aligned import aligned
 from lpsim.formats import FORMATS
 from processes import run_python
 
@@ -120,3 +121,32 @@ def test_other_types_are_refused_when_compiling():
 
     with pytest.raises(Exception, match="f32_to_bits"):
         of_a_double(1.0)
+
+
+def test_wide_vectors_reach_the_compiler():
+    """The function that asks for them gets them, and no other."""
+
+    @njit
+    def wide(x):
+        intrinsics.wide_vectors()
+        return x
+
+    @njit
+    def plain(x):
+        return x
+
+    assert wide(1.0) == plain(1.0) == 1.0
+    asked = ['"prefer-vector-width"="512"' in f.inspect_llvm(f.signatures[0]) for f in (wide, plain)]
+    assert asked == [True, False]
+
+
+def test_work_arrays_begin_on_a_cache_line():
+    @njit
+    def addresses(sizes):
+        floats, bytes_ = aligned(sizes, np.float32), aligned(sizes, np.int8)
+        return floats.ctypes.data, bytes_.ctypes.data, floats.size, bytes_.size
+
+    for size in (1, 100, 100_000):
+        *begins, floats, bytes_ = addresses(size)
+        assert [int(begin) % 64 for begin in begins] == [0, 0]
+        assert floats == bytes_ == size
