@@ -121,11 +121,11 @@ def _largest_exponents(ea, eb, i, n, largest):
             m = max(m, i8(ea[k, i] + eb[k, j]))
         largest[j] = m
         least = min(least, m)
-    for g in range(u64(PADDED), u64(eb.shape[0]), u64(PADDED)):
+    for g in range(u64(PADDED), u64(eb.shape[0]), u64(GROUP)):
         least = i8(0)
         for j in range(n):
             m = largest[j]
-            for k in range(u64(PADDED)):
+            for k in range(u64(GROUP)):
                 m = max(m, i8(ea[g + k, i] + eb[g + k, j]))
             largest[j] = m
             least = min(least, m)
