@@ -62,6 +62,7 @@ KERNELS = {
     "O again for delta": "lpsim, delta from P v",
     "dynamic maximum, beta 2, published": "lpsim, dynamic maximum",
     "dynamic maximum, beta 2, guarded": "lpsim, guarded maximum",
+    "dynamic maximum, guarded, every tile": "lpsim, every maximum",
     "dynamic maximum, guarded, by row": "lpsim, guarded by row",
 }
 

@@ -196,7 +196,7 @@ def with_switch(given, **switches) -> Recipe:
                 raise TypeError(f"maximum={value!r} must be recipes.PLAIN, recipes.dynamic(...) or recipes.lazy(...).")
             if value.offset and base.arithmetic != "machine":
                 raise ValueError(f"offset={value.offset}: recipe {base.name!r} has no offset, only machine recipes do.")
-        elif SWITCHES[name] and not isinstance(value, Sham):
+        elif SWITCHES[name] and not (name == "kept" and isinstance(value, Sham)):
             choose(name, value, dict.fromkeys(SWITCHES[name]))
         if name == "normalise" and base.arithmetic != "nearest":
             raise ValueError(

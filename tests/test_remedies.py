@@ -322,6 +322,8 @@ def test_switches_that_are_refused():
     for words, call in (
         ("kept='fp23'", lambda: with_switch("paper", kept="fp23")),
         ("delta_from='Q'", lambda: with_switch("paper", delta_from="Q")),
+        ("l_from=Sham", lambda: with_switch("triton", l_from=Sham(1))),
+        ("delta_from=Sham", lambda: with_switch("triton", delta_from=Sham(1))),
         ("normalises once", lambda: with_switch("triton", normalise="before")),
         ("its key tile must hold all keys", lambda: lp.attention.forward(*small()[0], recipe="naive", block=(16, 8))),
         ("scope='column'", lambda: dynamic(scope="column")),

@@ -111,6 +111,15 @@ def test_signed_error_by_site():
     assert errors["PV"] != 0.0
 
 
+def test_a_narrow_maximum_shows_what_rounding_took():
+    """m at 8 bits: the trace holds it before and after, as at every other site."""
+    found = traced(with_site("triton", m="bf16"), rows=range(16), keys=range(16))
+    maxima = [entry for where, entry in found.entries.items() if where.site == "m"]
+    assert all(float(lp.round(entry.before, "bf16")) == entry.after for entry in maxima)
+    assert any(entry.before != entry.after for entry in maxima)
+    assert found.signed_error()["m"] != 0.0
+
+
 def test_what_is_refused():
     qkv, _ = small()
     found = traced("triton")

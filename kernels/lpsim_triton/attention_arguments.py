@@ -12,6 +12,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float8_e4m3fn)
 
 def check(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool, keys: int) -> None:
     """query, key and value. Raises TypeError, ValueError and NotImplementedError."""
+    flag(enable_gqa, "enable_gqa")
     for name, x in (("query", q), ("key", k), ("value", v)):
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}.")
@@ -40,6 +41,13 @@ def check(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool, keys: int) -> None:
         _check_float8(q, k, v, keys)
 
 
+def flag(given, name: str) -> bool:
+    """given, which must be True or False."""
+    if not isinstance(given, bool):
+        raise TypeError(f"{name}={given!r} must be True or False.")
+    return given
+
+
 def _check_float8(q: Tensor, k: Tensor, v: Tensor, keys: int) -> None:
     if min(q.shape[-1], keys) < 32:
         raise ValueError(
@@ -54,13 +62,20 @@ def scale(given, scales, q: Tensor) -> tuple[float, float]:
     """(what scores are multiplied by, what v is). given: of the scores; scales: of float8 q, k and v."""
     of_scores = 1.0 / math.sqrt(q.shape[-1]) if given is None else _positive(given, "scale")
     if scales is None:
-        return of_scores, 1.0
+        return _of_scores(of_scores), 1.0
     if q.dtype != torch.float8_e4m3fn:
         raise ValueError(f"scales={scales!r} belong to float8 tensors; query has dtype {q.dtype}.")
     if not isinstance(scales, tuple | list) or len(scales) != 3:
         raise TypeError(f"scales={scales!r} must be three numbers, what query, key and value are multiplied by.")
     of_q, of_k, of_v = (_positive(x, f"scales[{i}]") for i, x in enumerate(scales))
-    return of_scores * of_q * of_k, of_v
+    return _of_scores(of_scores * of_q * of_k), of_v
+
+
+def _of_scores(x: float) -> float:
+    """x, if scores can be multiplied by it: as float32 and times log2 e."""
+    if not 2.0**-126 <= x <= 2.0**126:
+        raise ValueError(f"scale={x!r}, those of query and key included, must be from 2^-126 to 2^126.")
+    return x
 
 
 def _positive(x, name: str) -> float:

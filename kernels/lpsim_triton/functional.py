@@ -43,10 +43,11 @@ def scaled_dot_product_attention(
     sides = arguments.window(window)
     scale, v_scale = arguments.scale(scale, scales, query)
     mask = arguments.mask(attn_mask, query, key)
+    causal = arguments.flag(is_causal, "is_causal")
     shape, rounding = query.shape, rule.rounding
     q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (query, key, value))
     o, _, _ = _forward(
-        q, k, v, mask, is_causal, scale, v_scale, sides, rule.keys, rule.maximum.beta, rule.maximum.tolerance,
+        q, k, v, mask, causal, scale, v_scale, sides, rule.keys, rule.maximum.beta, rule.maximum.tolerance,
         rule.maximum.guard, rule.maximum.scope, rule.l_from, rule.delta_from, _words(rounding),
     )  # fmt: skip
     return o.reshape(shape)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from lpsim.errors import choose
 from lpsim.policies import Stochastic
 from lpsim.recipes import PLAIN, Maximum, dynamic
 
@@ -40,17 +41,13 @@ def remedy(given: str | Remedy | None) -> Remedy:
     if given is None:
         return Remedy()
     if isinstance(given, str):
-        if given not in REMEDIES:
-            raise ValueError(f"remedy={given!r} is not known; known: {', '.join(REMEDIES)}, or a Remedy.")
-        return REMEDIES[given]
+        return choose("remedy", given, REMEDIES)
     if not isinstance(given, Remedy):
         raise TypeError(f"remedy={given!r} must be None, a name or a lpsim_triton.remedies.Remedy.")
     if given.keys not in KEYS_OF_A_TILE:
         raise ValueError(f"Remedy.keys={given.keys!r} must be one of {KEYS_OF_A_TILE}.")
-    if given.delta_from not in DELTA_FROM:
-        raise ValueError(f"Remedy.delta_from={given.delta_from!r} must be one of {DELTA_FROM}.")
-    if given.l_from not in ("exact", "rounded"):
-        raise ValueError(f"Remedy.l_from={given.l_from!r} must be 'exact' or 'rounded'.")
+    choose("Remedy.delta_from", given.delta_from, dict.fromkeys(DELTA_FROM))
+    choose("Remedy.l_from", given.l_from, dict.fromkeys(("exact", "rounded")))
     if not isinstance(given.maximum, Maximum):
         raise TypeError(f"Remedy.maximum={given.maximum!r} must be lpsim.recipes.PLAIN or dynamic(...).")
     if given.maximum.threshold != 0.0 or given.maximum.offset != 0.0:

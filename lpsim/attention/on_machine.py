@@ -12,7 +12,7 @@ from ..recipes import Recipe, Site
 from . import softmax
 from .inputs import Call
 from .lanes import unit_of
-from .sites import at, operand_codes, passed
+from .sites import operand_codes, passed
 from .softmax import LOG2_E
 from .visible import Tile
 
@@ -77,7 +77,7 @@ class State:
             v = np.pad(v, ((0, 0), (0, short), (0, 0)))
         shape = s.shape[:2]
         s = s.reshape(-1, s.shape[2])
-        m, alpha = self._maxima(s, scale, rows)
+        m, alpha = self._maxima(s, scale, tile)
         taken, p = np.empty_like(m), np.empty_like(s)
         softmax.subtrahends(m, self.offset, taken)
         softmax.weights(s, scale, taken, p)
@@ -88,7 +88,6 @@ class State:
         l = self.l[:, rows].reshape(-1)
         softmax.sums(np.asarray(decode(codes, p_fmt)) if recipe.l_from == "rounded" else p, alpha, l)
 
-        call.see("m", recipe.m, "r", tile, m.reshape(shape), m.reshape(shape), True)
         self.m[:, rows] = m.reshape(shape)
         self.l[:, rows] = passed(call, recipe, "l", l.reshape(shape), "r", tile, True)
         scaled = self.acc[:, :, rows] * alpha.reshape(shape[0], 1, shape[1])
@@ -109,15 +108,15 @@ class State:
         width = tile.keys.stop - tile.keys.start
         return s[:, row : row + tile.rows.stop - tile.rows.start, key : key + width].copy(), scale
 
-    def _maxima(self, s: np.ndarray, scale, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+    def _maxima(self, s: np.ndarray, scale, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
         """The running maximum after this tile, and the factor to it from before: float32, flattened to rows of s."""
+        rows, shape = tile.rows, (len(self.m), -1)
         m_old = self.m[:, rows].reshape(-1)
         m, seen, ties = m_old.copy(), self.seen[:, rows].reshape(-1), self.ties[:, rows].reshape(-1)
         softmax.maxima(s, scale, self.rule, seen, ties, m)
-        m = at(self.recipe.m, m, self.call.fmt)
+        m = passed(self.call, self.recipe, "m", m.reshape(shape), "r", tile, True).reshape(-1)
         alpha = np.empty_like(m)
         softmax.rescalings(m_old, m, alpha)
-        shape = (len(self.m), -1)
         self.seen[:, rows], self.ties[:, rows] = seen.reshape(shape), ties.reshape(shape)
         return m, alpha
 
