@@ -43,3 +43,15 @@ def small(n: int = 16, keys: int = 16):
     q[n // 2 :, 1:] = rng.normal(size=(n - n // 2, 15))
     v, do = rng.normal(-1.5, 1.0, k.shape), rng.normal(size=q.shape)
     return [x.astype(np.float32).astype(BF16) for x in (q, k, v)], do.astype(np.float32).astype(BF16)
+
+
+def tied(top: float, n: int = 16, d: int = 16):
+    """q, k, v: every row has the two largest scores, top, in two tiles of 8 or in one of 16; the rest lie below."""
+    rng = np.random.default_rng(5)
+    scores = np.array(top - (rng.uniform(0.5, 6.0, n) if abs(top) < 1e4 else abs(top) * 0.25))
+    scores = np.broadcast_to(scores, (n,)).copy()
+    scores[[3, 5]] = top
+    q, k = np.zeros((n, d), np.float32), np.zeros((n, d), np.float32)
+    q[:, 0], k[:, 0] = 1.0, scores
+    v = rng.normal(-2.5, 0.4, (n, d))
+    return [x.astype(np.float32).astype(BF16) for x in (q, k, v)]

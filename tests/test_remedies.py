@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lpsim as lp
-from gradients import BF16, GRADIENTS, both, differing, normal, same, small
+from gradients import BF16, GRADIENTS, both, differing, normal, same, small, tied
 from lpsim import recipes
 from lpsim import softmax_shift as maximum
 from lpsim.recipes import Sham, Site, dynamic, lazy, with_site, with_switch
@@ -59,18 +59,6 @@ def test_what_is_kept_of_o_is_nothing_more_in_float64(kept):
 
 GUARDED = dynamic(beta=2.0, tolerance=1e-3, guard=True)
 TOPS = [0.0, 1e-3, -1e-3, 0.5, -0.5, 3.0, -3.0, 14.6, -14.6, 87.0, 89.0, -90.0, 1e3, -1e3, 1e6, -1e6, 1e9, -1e9]
-
-
-def tied(top: float, n: int = 16, d: int = 16):
-    """q, k, v: every row has the two largest scores, top, in two tiles of 8 or in one of 16; the rest lie below."""
-    rng = np.random.default_rng(5)
-    scores = np.array(top - (rng.uniform(0.5, 6.0, n) if abs(top) < 1e4 else abs(top) * 0.25))
-    scores = np.broadcast_to(scores, (n,)).copy()
-    scores[[3, 5]] = top
-    q, k = np.zeros((n, d), np.float32), np.zeros((n, d), np.float32)
-    q[:, 0], k[:, 0] = 1.0, scores
-    v = rng.normal(-2.5, 0.4, (n, d))
-    return [x.astype(np.float32).astype(BF16) for x in (q, k, v)]
 
 
 @pytest.mark.parametrize("scope", ["tile", "row", "every"])
@@ -128,40 +116,6 @@ def test_row_scope_sees_ties_of_two_tiles():
         row = lp.attention.forward(q, k, v, recipe=with_switch(recipe, maximum=dynamic(scope="row")), **options)
         assert (local.m == plain.m).all()
         assert (row.m > plain.m).all()
-
-
-@pytest.mark.parametrize("recipe", ["triton", "paper"])
-def test_every_maximum_is_displaced_without_a_tie(recipe):
-    """Where a tile ties, what counting gives, bit for bit; where it does not, a shift of less than one binade."""
-    q, k, v = tied(4.3)
-    options = {"scale": 1.0, "block": (16, 16)}
-    every, tile = (
-        lp.attention.forward(q, k, v, recipe=with_switch(recipe, maximum=dynamic(guard=True, scope=scope)), **options)
-        for scope in ("every", "tile")
-    )
-    assert differing(every.o, tile.o) == differing(every.lse, tile.lse) == 0
-    k[5] = k[0]  # no tie is left
-    every, tile, plain = (
-        lp.attention.forward(q, k, v, recipe=rules, **options)
-        for rules in (
-            *(with_switch(recipe, maximum=dynamic(guard=True, scope=scope)) for scope in ("every", "tile")), recipe,
-        )
-    )  # fmt: skip
-    assert differing(tile.m, plain.m) == 0
-    assert (every.m > plain.m).all()
-    assert (every.m - plain.m < math.log(2.0) / math.log(every.base)).all()
-
-
-def test_every_maximum_needs_a_key():
-    """A row whose scores are all -inf, and one that sees no key, stay what they are."""
-    q, k, v = tied(4.3)
-    hidden = np.zeros((16, 16), bool)
-    hidden[2] = True
-    bias = np.where(np.arange(16)[:, None] == 7, -np.inf, 0.0).astype(np.float32) + np.zeros((1, 16), np.float32)
-    rules = with_switch("triton", maximum=dynamic(scope="every"))
-    found = lp.attention.forward(q, k, v, recipe=rules, scale=1.0, mask=~hidden, bias=bias)
-    assert np.flatnonzero(np.isneginf(found.lse)).tolist() == [2, 7]
-    assert (found.o[[2, 7]].astype(float) == 0).all()
 
 
 # Stochastic rounding, and interventions --------------------------------------------------------------------------
