@@ -244,6 +244,28 @@ def test_what_is_refused():
         (ValueError, "no float32", {"bias": np.full((32, 48), 0.1)}),
         (TypeError, "scales=2", {"scales": 2}),
         (ValueError, r"scales\[1\]=0", {"scales": (1, 0, 1)}),
+        (ValueError, "scale=1e-300 is 0.0 as float32", {"scale": 1e-300}),
+        (ValueError, "scale=3e[+]38 is inf as float32.*2.3e38", {"scale": 3e38}),
+        (ValueError, "scale=3e[+]38 is inf", {"scale": 3e38, "recipe": "paper"}),
+        (ValueError, "scale=1.0, times .*e-6., is 0.0", {"scale": 1.0, "scales": (1e-30, 1e-30, 1)}),
+        (ValueError, r"block=\(8, 20\): the forward pass .* key tiles of a multiple of 8", {"block": (8, 20)}),
+        (TypeError, "block=", {"block": (True, 16)}),
+        (TypeError, "block=", {"block": (np.float64(16), 16)}),
+        (TypeError, "window=True", {"window": True}),
     ):
         with pytest.raises(error, match=words):
             lp.attention.forward(*qkv, **options)
+
+
+@pytest.mark.parametrize(("recipe", "scale"), [("triton", 1e-45), ("paper", 1e-45), ("triton", 2.3e38)])
+def test_the_ends_of_scale_are_no_error(recipe, scale):
+    qkv, _ = inputs(32, 48)
+    lp.attention.forward(*qkv, recipe=recipe, scale=scale)
+    lp.attention.forward(*qkv, recipe="exact", scale=1e-300)
+
+
+def test_numpy_integers_are_integers():
+    qkv, _ = inputs(48, 48)
+    plain = lp.attention.forward(*qkv, window=3, block=(16, 8))
+    for window in (np.int64(3), (np.int32(3), 3)):
+        same(lp.attention.forward(*qkv, window=window, block=(np.int64(16), np.uint8(8))), plain)

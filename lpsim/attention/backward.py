@@ -28,7 +28,8 @@ def backward(
 ) -> Backward:  # fmt: skip
     """The gradients of attention as a recipe computes them, bit for bit.
 
-    q, k, v and the options: as `forward` took them. o: what it returned as `kept`, (..., n, d); o of that result if
+    q, k, v and the options: as `forward` took them, but with machine arithmetic rows and keys of block are multiples
+    of 16, unless one tile holds them all. o: what it returned as `kept`, (..., n, d); o of that result if
     the recipe keeps nothing else. lse: as it returned it, (..., n), float32, in the recipe's base.
     do: the gradient of o, (..., n, d), in q's format.
     Result: dq, dk, dv in q's dtype (float32 where their sites are wider), delta float32. Grouped query heads add
@@ -49,6 +50,7 @@ def backward(
 
 def run(call: inputs.Call, rules: recipes.Recipe, machine: str, o, lse, do, fmt) -> Backward:
     """`backward` once q, k, v and the options are checked."""
+    inputs.check_multiples(call, rules, "backward", 16, 16)
     shape = (*call.batch, *call.q.codes.shape[1:])
     if fmt_name(call.fmt) not in inputs.MODELLED:
         raise NotModelled(f"the gradients of attention in {fmt_name(call.fmt)} are not modelled.")

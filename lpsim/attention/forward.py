@@ -38,7 +38,8 @@ def forward(
     float32 arrays on that format's grid, or its codes (uint16); recipes with machine arithmetic take e4m3fn too.
     d: a multiple of 16, 16 to 256. Grouped queries: q (..., heads, n, d), k and v (..., heads / group, n_keys, d).
     recipe: a name (triton, paper, fa2, naive, exact) or a recipes.Recipe. scale: of the scores, None for 1/sqrt(d).
-    block: (query rows, keys) of a tile, None for the recipe's own; the last tiles of a sequence may be smaller.
+    block: (query rows, keys) of a tile, None for the recipe's own; the last tiles of a sequence may be smaller. With
+    machine arithmetic keys is a multiple of 8, unless one tile holds them all.
     machine: whose rows a recipe with machine arithmetic uses.
     causal: row i sees the keys 0..i. window: an int or (left, right): row i sees i - left .. i + right.
     mask: bool, broadcast to (..., n, n_keys), True where a row may see a key. bias: float32, broadcast alike, added
@@ -57,6 +58,7 @@ def forward(
 
 def run(call: inputs.Call, rules: recipes.Recipe, machine: str) -> Forward:
     """`forward` once its arguments are checked."""
+    inputs.check_multiples(call, rules, "forward", 1, 8)
     shape = (*call.batch, call.q.codes.shape[1])
     if rules.arithmetic == "exact":
         o, m, l, lse = exact.forward(call, rules.maximum)

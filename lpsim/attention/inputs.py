@@ -1,6 +1,7 @@
 """The arguments of an attention call, checked: q, k, v as codes and as exact float32 values."""
 
 import math
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..formats import Format, fmt_name, lookup
 from ..operands import operand
 from ..recipes import Recipe
 from . import visible
+from .softmax import LOG2_E
 from .visible import Visible
 
 
@@ -100,10 +102,12 @@ def prepare(q, k, v, recipe: Recipe, causal, scale, block, fmt, seen: visible.Op
     given = given_all[0][0]
     torch = any(g.torch for g, _, _ in given_all)
     scale_q, scale_k, scale_v = _check_scales(scales)
-    scale = _check_scale(scale, d) * scale_q * scale_k
+    factor = _check_scale(scale, d) * scale_q * scale_k
+    if recipe.arithmetic != "exact":
+        _check_float32_scale(factor, scale, scales)
     shown = visible.prepare(bool(causal), seen, batch, n, n_keys)
     return Call(
-        q, k, v, row, scale, scale_v, shown, tile[0], tile[1], batch, shapes[1][:-2], group, torch, given.array.dtype
+        q, k, v, row, factor, scale_v, shown, tile[0], tile[1], batch, shapes[1][:-2], group, torch, given.array.dtype
     )  # fmt: skip
 
 
@@ -131,15 +135,41 @@ def _check_shapes(q: tuple, k: tuple, v: tuple, causal: bool) -> int:
 
 def _check_block(block, n: int, n_keys: int) -> tuple[int, int]:
     """The tile, cut to the sequence. It need not divide it: the last tiles may be smaller."""
-    if not (isinstance(block, tuple | list) and len(block) == 2 and all(type(size) is int for size in block)):
+    if not (isinstance(block, tuple | list) and len(block) == 2 and all(visible.is_int(size) for size in block)):
         raise TypeError(f"block={block!r} must be two ints: (query rows, keys) of a tile.")
-    if min(block) < 1:
-        raise ValueError(f"block={tuple(block)}: a tile needs at least one query row and one key.")
-    return min(block[0], n), min(block[1], n_keys)
+    rows, keys = (operator.index(size) for size in block)
+    if min(rows, keys) < 1:
+        raise ValueError(f"block={(rows, keys)}: a tile needs at least one query row and one key.")
+    return min(rows, n), min(keys, n_keys)
+
+
+def check_multiples(call: Call, recipe: Recipe, direction: str, rows: int, keys: int) -> None:
+    """ValueError unless the tiles of a machine recipe are multiples of these; one tile that holds all is filled up."""
+    if recipe.arithmetic != "machine":
+        return
+    sizes = (("query", call.rows, call.visible.n, rows), ("key", call.keys, call.visible.n_keys, keys))
+    for name, size, whole, multiple in sizes:
+        if size % multiple and size < whole:
+            raise ValueError(
+                f"block={(call.rows, call.keys)}: the {direction} pass of recipe {recipe.name!r} needs {name} tiles "
+                f"of a multiple of {multiple}, got {size}; or a single one that holds all {whole}."
+            )
 
 
 def _check_scale(scale, d: int) -> float:
     return 1.0 / math.sqrt(d) if scale is None else _positive(scale, "scale")
+
+
+def _check_float32_scale(factor: float, scale, scales) -> None:
+    """ValueError where the scores' factor, to base 2 and float32, is 0 or infinite: times some score that is NaN."""
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = np.float32(factor) * LOG2_E
+    if not 0 < narrow < np.inf:
+        product = "" if scales is None else f", times scales[0] and scales[1] {factor!r},"
+        raise ValueError(
+            f"scale={scale!r}{product} is {narrow} as float32 in log2 units; allowed: about 1e-45 to 2.3e38 "
+            "(recipe 'exact' takes any)."
+        )
 
 
 def _check_scales(scales) -> tuple[float, float, float]:

@@ -1,5 +1,6 @@
 """Which keys a query row sees: causal, sliding window, mask, additive bias; and the tiles that follow from it."""
 
+import operator
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -66,15 +67,20 @@ def prepare(causal: bool, given: Options, batch: tuple, n: int, n_keys: int) -> 
     return Visible(left, right, hidden, bias, n, n_keys)
 
 
+def is_int(x) -> bool:
+    """True for Python's and NumPy's integers; no bool is one."""
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
 def _window(window) -> tuple[int, int]:
     if window is None:
         return EVERYWHERE, EVERYWHERE
-    sides = (window, window) if type(window) is int else window
-    if not (isinstance(sides, tuple | list) and len(sides) == 2 and all(type(side) is int for side in sides)):
+    sides = (window, window) if is_int(window) else window
+    if not (isinstance(sides, tuple | list) and len(sides) == 2 and all(is_int(side) for side in sides)):
         raise TypeError(f"window={window!r} must be an int or two ints: how many keys to the left and right.")
     if min(sides) < 0:
         raise ValueError(f"window={window!r} must not be negative.")
-    return int(sides[0]), int(sides[1])
+    return operator.index(sides[0]), operator.index(sides[1])
 
 
 def _float32(bias) -> np.ndarray:
