@@ -120,8 +120,11 @@ def diff(a: Trace, b: Trace) -> Difference | None:
     """The first element, in the order of a, whose value after its site differs; None if there is none.
 
     Sites that only one of the two has (recipes with other arithmetic) are left out. ValueError if they trace other
-    elements.
+    elements, TypeError for what is no Trace.
     """
+    for name, trace in (("a", a), ("b", b)):
+        if not isinstance(trace, Trace):
+            raise TypeError(f"{name}={trace!r} must be a Trace, as lp.attention.trace returns it.")
     if (a.rows, a.keys, a.features) != (b.rows, b.keys, b.features):
         raise ValueError("The traces hold other rows, keys or features.")
     shared = set(a.sites()) & set(b.sites())

@@ -136,6 +136,11 @@ def test_what_is_refused():
     ):
         with pytest.raises(ValueError, match="must"):
             call()
+    for pull in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match=r"pull=.* must be finite"):
+            bias.stored_sum(2, pull)
+    with pytest.raises(TypeError, match="pull='x' must be a number"):
+        bias.stored_sum(2, "x")  # pyright: ignore[reportArgumentType]
 
 
 def test_irwin_hall():

@@ -127,6 +127,12 @@ def test_what_is_refused():
         (ValueError, "Did you mean 'acc'", lambda: found.at("ac", 0)),
         (KeyError, "not in this trace", lambda: found.at("P", 1, 0)),
         (ValueError, "rows: 16 is not from 0 to 15", lambda: traced("triton", rows=[16])),
+        (TypeError, "rows=3 must", lambda: traced("triton", rows=3)),
+        (TypeError, "rows='12' must", lambda: traced("triton", rows="12")),
+        (TypeError, "rows: 1.7 must be an int", lambda: traced("triton", rows=[1.7])),
+        (TypeError, "features: True must be an int", lambda: traced("triton", features=[True])),
+        (TypeError, "b=None must be a Trace", lambda: trace.diff(found, None)),  # pyright: ignore[reportArgumentType]
+        (TypeError, "a=3 must be a Trace", lambda: trace.diff(3, found)),  # pyright: ignore[reportArgumentType]
         (ValueError, "keys: -1", lambda: traced("triton", keys=[-1])),
         (ValueError, "'exact' has no sites", lambda: traced("exact")),
         (ValueError, "one matrix", lambda: lp.attention.trace(*(x[None] for x in qkv), rows=[0])),

@@ -9,6 +9,8 @@ Where the grid has no ties (no bit is dropped, or an odd number of values is ave
 
 import math
 
+import numpy as np
+
 LARGEST_CANCELLATION = 6  # sums of mixed sign smaller than 2^-6 of a value's binade are left out
 
 
@@ -52,9 +54,14 @@ def stored_sum(ties: int, pull: float, positive: float = 0.0) -> float:
 
     pull: the residual keys' part of the sum, in ulps of a tied V, signed. positive: the share of V entries above
     zero, independent (0: all negative). Sums of mixed sign that cancel below 2^-6 of V are left out.
-    ValueError unless ties >= 1 and 0 <= positive <= 1. Source: arXiv 2510.04212, section 3.3.
+    ValueError unless ties >= 1, pull is finite and 0 <= positive <= 1, TypeError for a pull that is no number.
+    Source: arXiv 2510.04212, section 3.3.
     """
     _check(ties)
+    if isinstance(pull, bool) or not isinstance(pull, int | float | np.integer | np.floating):
+        raise TypeError(f"pull={pull!r} must be a number.")
+    if not math.isfinite(pull):
+        raise ValueError(f"pull={pull!r} must be finite.")
     if not 0.0 <= positive <= 1.0:
         raise ValueError(f"positive={positive!r} must be a share, from 0 to 1.")
     total = 0.0

@@ -20,7 +20,8 @@ def trace(
     q (n, d), k and v (n_keys, d), do (n, d): one matrix. rows, keys, features: which elements are kept; a site without
     keys (m, l) or features is kept for the rows alone. Options as in `forward`.
     The sites are those of `recipes`; S of machine arithmetic is not yet scaled, acc is kept after each key tile.
-    Raises as `forward`, ValueError for recipe exact, which rounds nowhere, and for indices out of range.
+    Raises as `forward`, TypeError for indices that are no ints, ValueError for recipe exact, which rounds
+    nowhere, and for indices out of range.
     """
     rules = recipes.recipe(recipe)
     if rules.arithmetic == "exact":
@@ -46,7 +47,13 @@ def trace(
 
 
 def _indices(given: Iterable[int], name: str, size: int) -> tuple[int, ...]:
-    chosen = tuple(int(i) for i in given)
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise TypeError(f"{name}={given!r} must be a sequence of ints.")
+    listed = list(given)
+    for i in listed:
+        if not visible.is_int(i):
+            raise TypeError(f"{name}: {i!r} must be an int.")
+    chosen = tuple(int(i) for i in listed)
     for i in chosen:
         if not 0 <= i < size:
             raise ValueError(f"{name}: {i} is not from 0 to {size - 1}.")
