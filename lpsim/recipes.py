@@ -16,6 +16,8 @@ A site that is None keeps what the arithmetic gives: float32, or float64 in `exa
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from .errors import choose, unknown
 from .formats import lookup
 from .policies import ROUNDINGS, Stochastic
@@ -29,15 +31,24 @@ class Site(NamedTuple):
     rounding: str | Stochastic = "rne"
 
 
-class Sham(NamedTuple):
+@dataclass(frozen=True)
+class Sham:
     """A control for `kept="fp32"`: what O lost in rounding is added to it or taken from it, by a keyed coin.
 
     Each element of the O that delta sees changes by as much as the remedy changes it, but the mean signed error
     stays what it was: a remedy that does no better than this one has not removed the bias.
+    seed: an int of 64 bits, stream: of 32, neither negative. TypeError and ValueError otherwise.
     """
 
     seed: int
     stream: int = 0
+
+    def __post_init__(self):
+        for name, value, width in (("seed", self.seed, 64), ("stream", self.stream, 32)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise TypeError(f"{name}={value!r} of Sham must be an int.")
+            if not 0 <= value < 1 << width:
+                raise ValueError(f"{name}={value!r} of Sham must be at least 0 and below 2^{width}.")
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,7 @@ BACKWARD_SITES = ("delta", "PdV", "dP", "dS", "dQ", "dK", "dV")
 ALL_SITES = ("QK", *SITES, *BACKWARD_SITES)
 NOT_IN = {"machine": ("QK", "shift", "PV"), "exact": ALL_SITES}  #: sites that an arithmetic does not have
 STOCHASTIC = ("O", "dQ", "dK", "dV")  #: sites rounded in one piece, so that an element's key is its index
+OPERANDS = ("P", "PdV", "dS")  #: sites that a dot takes as they are
 SWITCHES = {
     "l_from": ("exact", "rounded"),
     "normalise": ("before", "after"),
@@ -153,7 +165,8 @@ def with_site(given, **sites) -> Recipe:
     """The recipe with other roundings: with_site("paper", O="fp32"), with_site("triton", P=Site("bf16", "rtz")).
 
     A site is a format's name, a Site, or None. Its rounding is a name, or lp.stochastic(...) at O, dQ, dK and dV.
-    Raises ValueError for a site that the arithmetic does not have and for unknown formats and roundings.
+    Raises ValueError for a site that the arithmetic does not have, for unknown formats and roundings, and for formats
+    too wide for the site: fp64 everywhere, above 11 significant bits at P, PdV and dS of machine arithmetic.
     """
     base = recipe(given)
     for name, site in sites.items():
@@ -167,8 +180,24 @@ def with_site(given, **sites) -> Recipe:
         if sites[name] is not None:
             _check_rounding(name, sites[name].rounding)
             if sites[name].fmt != "input":
-                lookup(sites[name].fmt, name)
+                _check_width(base, name, sites[name].fmt)
     return _renamed(base, sites)
+
+
+def _check_width(base: Recipe, name: str, fmt) -> None:
+    """ValueError for a format that float32 does not hold, or that is no operand of a machine's dot where one takes it.
+
+    A machine's unit multiplies fp16 x fp16 at most: significands of 11 bits, exactly.
+    """
+    row = lookup(fmt, name)
+    if base.arithmetic == "machine" and name in OPERANDS and row.precision > 11:
+        raise ValueError(
+            f"{name}={fmt!r}: site {name} is an operand of a dot, and recipe {base.name!r} computes dots as a machine "
+            "does; allowed: 'input' and formats of at most 11 significant bits (bf16, fp16, e4m3fn). "
+            "A recipe of nearest arithmetic (paper, fa2, naive) takes fp32 here."
+        )
+    if row.precision > 24:
+        raise ValueError(f"{name}={fmt!r}: site {name} holds float32; allowed: fp32 and formats that it holds.")
 
 
 def _check_rounding(name: str, rounding) -> None:

@@ -3,6 +3,8 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from .errors import choose
 from .formats import lookup, max_value
 
@@ -53,10 +55,13 @@ def dynamic(beta: float = 2.0, tolerance: float = 1e-3, *, guard: bool = False, 
 def lazy(threshold: float, offset: float = 0.0) -> Maximum:
     """Lazy rescaling: m changes only when the maximum grew by more than `threshold` log2 units.
 
-    Weights then reach 2^(threshold + offset): see `largest_weight`. ValueError for negative or huge values.
+    Weights then reach 2^(threshold + offset): see `largest_weight`. ValueError for negative or huge values, TypeError
+    for what is no number.
     Source: FlashAttention-3 (max_offset), FlashAttention-4 (rescale threshold).
     """
     for name, value in (("threshold", threshold), ("offset", offset)):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            raise TypeError(f"{name}={value!r} must be a number.")
         if not 0.0 <= value <= 64.0:
             raise ValueError(f"{name}={value!r} must be from 0 to 64 log2 units.")
     return Maximum(threshold=float(threshold), offset=float(offset))

@@ -152,7 +152,7 @@ def test_the_comparison_can_fail():
         ("paper", {}),
         (recipes.with_site("triton", S="bf16"), {}),
         (recipes.with_site("triton", P=recipes.Site("bf16", "rtz")), {}),
-        (recipes.with_site("triton", dS="fp32"), {}),
+        (recipes.with_site("triton", dS="fp16"), {}),
         ("triton", {"window": 20}),
         ("triton", {"mask": np.ones((96, 96), bool)}),
         ("triton", {"bias": np.zeros((96, 96), np.float32)}),

@@ -257,6 +257,37 @@ def test_lazy_thresholds():
         with_switch("paper", maximum=lazy(1.0, 8.0))
 
 
+def test_shams_and_lazy_maxima_are_checked_where_made():
+    for error, words, call in (
+        (TypeError, "threshold='a'", lambda: lazy("a")),  # pyright: ignore[reportArgumentType]
+        (TypeError, "offset=True", lambda: lazy(1.0, True)),
+        (TypeError, "seed='x' of Sham", lambda: Sham("x")),  # pyright: ignore[reportArgumentType]
+        (TypeError, "seed=True", lambda: Sham(True)),
+        (ValueError, "seed=-1 of Sham", lambda: Sham(-1)),
+        (ValueError, "seed=.* below 2.64", lambda: Sham(1 << 64)),
+        (ValueError, "stream=-2 of Sham", lambda: Sham(1, -2)),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
+def test_formats_too_wide_for_a_site_are_refused():
+    """A machine's dot takes no float32, nearest arithmetic does; no site holds float64."""
+    for name in ("P", "PdV", "dS"):
+        with pytest.raises(ValueError, match=f"{name}='fp32'.*at most 11 significant bits.*paper"):
+            with_site("triton", **{name: "fp32"})
+        with_site("triton", **{name: "tf32"})
+        with_site("paper", **{name: "fp32"})
+    for base in ("triton", "paper"):
+        with pytest.raises(ValueError, match=r"acc='fp64'.*allowed: fp32"):
+            with_site(base, acc="fp64")
+
+
+def test_a_machine_without_wgmma_is_named():
+    with pytest.raises(lp.NotModelled, match=r"machine='a100' has no wgmma.*h200"):
+        both(*small(), "triton", machine="a100")
+
+
 def test_lazy_rescaling_changes_m_only_past_the_threshold():
     q, k, v = (normal(64, 16, seed=s) for s in (1, 2, 3))
     options = {"block": (64, 8)}

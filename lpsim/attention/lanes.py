@@ -23,7 +23,7 @@ from ..dot_units import DotUnit
 from ..dots import emin_of
 from ..errors import NotModelled
 from ..formats import FORMATS, Format
-from ..machines import dot_row
+from ..machines import DOT_UNITS, DotRow, dot_row
 from ..policies import IEEE, NVIDIA, RNE, Policy
 from ..recipes import Recipe, Site
 from .inputs import Call
@@ -67,7 +67,7 @@ def covers(call: Call, recipe: Recipe, machine: str) -> bool:
     """True if the loops here compute this call: nothing watched, masked or biased but by causality, no odd site."""
     if recipe.arithmetic != "machine":
         return False
-    shown, unit = call.visible, dot_row(machine, "wgmma", call.fmt).unit
+    shown, unit = call.visible, _row(call, machine).unit
     plain_mask = shown.hidden is None and shown.bias is None and shown.left >= EVERYWHERE
     plain_mask = plain_mask and shown.right in (0, EVERYWHERE) and call.watch is None
     plain_unit = isinstance(unit, DotUnit) and unit.lanes == DEEP and unit.k_width <= 2 and tile_i32.covers(unit)
@@ -83,9 +83,20 @@ def _of_input(site: Site | None, fmt: Format) -> bool:
     return site is None or (site_format(site, fmt) == fmt and site.rounding == "rne")
 
 
+def _row(call: Call, machine: str) -> DotRow:
+    """The row of the call's dots. NotModelled for a machine without wgmma, which the recorded kernels use."""
+    having = sorted({name for name, path, *_ in DOT_UNITS if path == "wgmma"})
+    if machine not in having:
+        raise NotModelled(
+            f"machine={machine!r} has no wgmma, whose arithmetic attention of machine recipes is modelled with; "
+            f"machines that have it: {', '.join(having)}."
+        )
+    return dot_row(machine, "wgmma", call.fmt)
+
+
 def unit_of(call: Call, machine: str) -> DotUnit:
     """The unit of the call's dots. NotModelled for units of another kind than Hopper's."""
-    unit = dot_row(machine, "wgmma", call.fmt).unit
+    unit = _row(call, machine).unit
     if not isinstance(unit, DotUnit):
         raise NotModelled(f"attention with the unit {unit} of machine {machine!r} is not modelled, only a DotUnit.")
     return unit
