@@ -120,6 +120,18 @@ def test_a_narrow_maximum_shows_what_rounding_took():
     assert found.signed_error()["m"] != 0.0
 
 
+@pytest.mark.parametrize("rows", [(0,), (70, 71, 199), (5, 130), ()])
+def test_a_trace_beside_the_loops_is_that_of_the_arrays(rows):
+    """Results come from compiled loops, which show nothing, and sites from arrays of the chosen rows' tiles alone; a
+    mask that hides nothing leaves everything to the arrays."""
+    q, k, v, do = (normal(200, 32, seed=s) for s in (1, 2, 3, 4))
+    options = {"rows": rows, "keys": (0, 3, 66, 150), "features": (0, 9), "causal": True, "block": (64, 32)}
+    found = lp.attention.trace(q, k, v, do, **options)
+    wanted = lp.attention.trace(q, k, v, do, mask=np.ones((200, 200), bool), **options)
+    assert list(found.entries.items()) == list(wanted.entries.items())
+    assert {"S", "P", "O", "delta", "dS", "dQ", "dK", "dV"} <= set(found.sites()) or not rows
+
+
 def test_what_is_refused():
     qkv, _ = small()
     found = traced("triton")

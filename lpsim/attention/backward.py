@@ -64,8 +64,11 @@ def run(call: inputs.Call, rules: recipes.Recipe, machine: str, o, lse, do, fmt)
     output = _output(o, call, rules, shape)
     statistics = inputs.of_shape(lse, "lse", shape[:-1], np.float32).reshape(call.q.codes.shape[:2])
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        compute = lanes_backward.backward if lanes.covers(call, rules, machine) else ARITHMETICS[rules.arithmetic]
-        found = compute(call, rules, machine, output, statistics, gradient)
+        plain, given = call._replace(watch=None), (rules, machine, output, statistics, gradient)
+        quick, arrays = lanes.covers(plain, rules, machine), ARITHMETICS[rules.arithmetic]
+        found = lanes_backward.backward(plain, *given) if quick else arrays(call, *given)
+        if quick and call.watch is not None:  # the loops show nothing
+            arrays(call.watch.watched(call), *given)
         gradients = []
         for site, x, axes in (("dQ", found.dq, "rf"), ("dK", found.dk, "kf"), ("dV", found.dv, "kf")):
             x = x.reshape(_shape(call, site.lower()))

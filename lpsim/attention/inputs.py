@@ -45,6 +45,7 @@ class Call(NamedTuple):
     torch: bool
     dtype: np.dtype  #: of q as the user passed it, and of the output
     watch: Any = None  #: attention.watch.Watch, where the sites are traced
+    only: slice | None = None  #: whole query tiles that `visible.tiles` gives; None: all
 
     def see(self, name: str, site, axes: str, tile, before, after, each_tile: bool = False) -> None:
         """A site was passed: `Watch.see`."""

@@ -109,12 +109,14 @@ def _broadcast(x: np.ndarray, name: str, batch: tuple, n: int, n_keys: int) -> n
 
 
 def tiles(call) -> Iterator[Tile]:
-    """The key tiles that some row sees, ascending."""
+    """The key tiles that some row sees, ascending; of call.only's rows, if that says so."""
     shown: Visible = call.visible
     for first in range(0, shown.n_keys, call.keys):
         keys = slice(first, min(first + call.keys, shown.n_keys))
         start = max(0, keys.start - shown.right) // call.rows * call.rows
         stop = min(shown.n, ((keys.stop - 1 + shown.left) // call.rows + 1) * call.rows)
+        if call.only is not None:
+            start, stop = max(start, call.only.start), min(stop, call.only.stop)
         if start < stop:
             rows = slice(start, stop)
             yield Tile(rows, keys, _hidden(shown, rows, keys), _part(shown.bias, rows, keys))

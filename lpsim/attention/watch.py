@@ -15,6 +15,11 @@ class Watch:
     def __init__(self, trace: Trace, input_fmt: Format):
         self.trace, self.fmt = trace, input_fmt
 
+    def watched(self, call):
+        """The call with only those query tiles that hold chosen rows: what is left to do if the results are known."""
+        rows = self.trace.rows or (0,)
+        return call._replace(only=slice(min(rows) // call.rows * call.rows, (max(rows) // call.rows + 1) * call.rows))
+
     def see(self, name: str, site: Site | None, axes: str, tile: Tile | None, before, after, each_tile=False) -> None:
         """One site's values before and after rounding: arrays (batch, ...) whose axes are r(ows), k(eys), f(eatures).
 
