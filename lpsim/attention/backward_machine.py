@@ -17,7 +17,7 @@ from . import reductions, softmax
 from .exact import Gradients
 from .inputs import Call, Operand
 from .lanes import unit_of
-from .on_machine import WIDE, check_tile, scores, turned
+from .on_machine import WIDE, scores, turned
 from .sites import operand_codes, passed
 from .visible import Tile, tiles
 
@@ -26,8 +26,6 @@ class Backward:
     """What the tiles share: the call, dO, lse and, once computed, delta."""
 
     def __init__(self, call: Call, recipe: Recipe, machine: str, lse: np.ndarray, do: Operand):
-        check_tile(recipe, "query", call.rows, call.visible.n, 16)
-        check_tile(recipe, "key", call.keys, call.visible.n_keys, 16)
         self.call, self.recipe, self.lse, self.do = call, recipe, lse, do
         self.unit = unit_of(call, machine)
 

@@ -18,7 +18,6 @@ from . import lanes, lanes_softmax, softmax
 from .inputs import Call
 from .lanes import DEEP, LANES, Blocks, accumulate
 from .lanes_softmax import MINUS_INFINITY
-from .on_machine import check_tile
 
 u64, f32 = np.uint64, np.float32
 
@@ -115,7 +114,6 @@ def _pieces(q, keys, values, start, stop, group, job, rule, cast, unit, o, m, l)
 
 def forward(call: Call, recipe: Recipe, machine: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """o, not yet rounded, m, l and lse, float32, flattened to rows: what `on_machine.State.output` gives."""
-    check_tile(recipe, "key", call.keys, call.visible.n_keys, 8)
     (batch, n, d), n_keys = call.q.values.shape, call.visible.n_keys
     unit, offset = lanes.unit_of(call, machine), np.float32(recipe.maximum.offset)
     job = Job(

@@ -17,12 +17,6 @@ from .softmax import LOG2_E
 from .visible import Tile
 
 
-def check_tile(recipe: Recipe, name: str, size: int, whole: int, multiple: int) -> None:
-    """ValueError unless tiles are a multiple of what one instruction takes; a single tile is padded."""
-    if size % multiple and size < whole:
-        raise ValueError(f"recipe {recipe.name!r} needs {name} tiles of a multiple of {multiple}, got {size}.")
-
-
 def turned(x: np.ndarray) -> np.ndarray:
     """The matrices transposed."""
     return np.swapaxes(x, 1, 2)
@@ -53,7 +47,6 @@ class State:
 
     def __init__(self, call: Call, recipe: Recipe, machine: str):
         batch, n, d = call.q.codes.shape
-        check_tile(recipe, "key", call.keys, call.visible.n_keys, 8)
         self.call, self.recipe = call, recipe
         self.unit = unit_of(call, machine)
         self.rule = softmax.rule(recipe.maximum, LOG2_E)
